@@ -202,8 +202,8 @@ var (
 	SkipAhead token.Policy = token.Queue{Name: "skip", NewOrder: token.Fast.(token.Queue).NewOrder, Barrier: func(time.Duration) time.Duration { return token.Never }}
 )
 
-// Policies returns the token policies that can be compared, gshare's default first.
-func Policies() []token.Policy { return []token.Policy{token.Table, token.Fast, HeadOfLine, SkipAhead} }
+// Policies returns the token policies that can be compared: those of a node, its default first, and the published orders.
+func Policies() []token.Policy { return append(token.Policies(), HeadOfLine, SkipAhead) }
 
 // byMissingTime compares members of a queue by missing time, Q_miss = Q_request - Q_used, the largest first.
 func byMissingTime(a, b token.Waiting) int { return cmp.Compare(b.Missing, a.Missing) }

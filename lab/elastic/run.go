@@ -32,7 +32,11 @@ type Setting struct {
 
 // Policies returns the names of the sharing policies, the default first.
 func Policies() []string {
-	return []string{"rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "rckm-uncapped", "exclusive", "mps-l", "mps-r", "fast", "table", "tgs"}
+	names := []string{"rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "rckm-uncapped", "exclusive", "mps-l", "mps-r"}
+	for _, p := range token.Policies() {
+		names = append(names, p.String())
+	}
+	return append(names, "tgs")
 }
 
 // Run simulates a pair of functions under the policy of the setting. Under the policy exclusive each function has a GPU of its own.
@@ -72,14 +76,14 @@ func newGate(s Setting, c []*client) (gate, error) {
 		return openGate{}, nil
 	case "rckm", "rckm-tokens", "rckm-gaps", "rckm-printed", "rckm-uncapped":
 		return newBlockGate(s, c)
-	case "table":
-		return newTimeGate(token.Table, c)
-	case "fast":
-		return newTimeGate(token.Fast, c)
 	case "tgs":
 		return newPriorityGate(c), nil
 	}
-	return nil, fmt.Errorf("unknown policy %q", s.Policy)
+	policy, err := token.ParsePolicy(s.Policy)
+	if err != nil {
+		return nil, fmt.Errorf("unknown policy %q", s.Policy)
+	}
+	return newTimeGate(policy, c)
 }
 
 // lowersBestEffort reports whether best-effort clients have the lower client priority of MPS under the policy. The paper does not use MPS

@@ -28,12 +28,6 @@ type Callers interface {
 // ErrCallersUnavailable is what the errors of Callers wrap while it cannot be determined who calls.
 var ErrCallersUnavailable = errors.New("it cannot be known now who calls")
 
-// Reasons of refusals: the caller may not call the function, or it cannot be determined at present who calls.
-const (
-	reasonCaller        = "caller-not-allowed"
-	reasonCallerUnknown = "caller-unknown"
-)
-
 // mayCall reports whether callers of a namespace may call the function.
 func (f *Function) mayCall(namespace string) bool {
 	return namespace == f.Namespace || slices.Contains(f.Callers, namespace)
@@ -55,24 +49,24 @@ type sender struct {
 
 // refuseTokens is the answer to requests with several values of the header Authorization, which may have only one. Servers differ in which of them
 // they use: a replica could get the gateway's token, or the gateway could overlook it.
-var refuseTokens = newRefusal(http.StatusBadRequest, reasonBadRequest, "the request has several values of the header Authorization")
+var refuseTokens = newRefusal(causeBadRequest, "the request has several values of the header Authorization")
 
 // takeToken removes the gateway's token from a request, so that no replica gets it, and returns it.
 func (g *Gateway) takeToken(r *http.Request) (*http.Request, string, refusal) {
 	if g.callers == nil {
 		return r, "", refusal{}
 	}
-	values := r.Header["Authorization"]
+	values := r.Header[authorizationHeader]
 	if len(values) > 1 || len(values) == 1 && g.isAmongOthers(values[0]) {
 		return r, "", refuseTokens
 	}
-	token := g.callers.FindToken(r.Header.Get("Authorization"))
+	token := g.callers.FindToken(r.Header.Get(authorizationHeader))
 	if token == "" {
 		return r, "", refusal{}
 	}
 	clean := *r
 	clean.Header = r.Header.Clone()
-	clean.Header.Del("Authorization")
+	clean.Header.Del(authorizationHeader)
 	return &clean, token, refusal{}
 }
 
@@ -134,17 +128,17 @@ func (s *sender) callable(name FunctionName) *function {
 func (s *sender) unknown(kind, asked, where string, name FunctionName) refusal {
 	form := fmt.Sprintf("the %s of a request is FUNCTION or FUNCTION.NAMESPACE", where)
 	if s.unchecked || name.Namespace == "" { // no function is without a namespace
-		return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no %s %.100q: %s", kind, asked, form))
+		return newRefusal(causeUnknown, fmt.Sprintf("no %s %.100q: %s", kind, asked, form))
 	}
 	namespace, err := s.caller()
 	switch {
 	case errors.Is(err, ErrCallersUnavailable):
-		return newRefusal(http.StatusServiceUnavailable, reasonCallerUnknown, err.Error())
+		return newRefusal(causeCallerUnknown, err.Error())
 	case err != nil:
-		return newRefusal(http.StatusForbidden, reasonCaller, fmt.Sprintf("%s: call the function from a pod of namespace %.100s, or with a token: %s",
+		return newRefusal(causeCaller, fmt.Sprintf("%s: call the function from a pod of namespace %.100s, or with a token: %s",
 			err, name.Namespace, fmt.Sprintf("kubectl create token ACCOUNT --namespace %.100s --audience serving.gshare.dev", name.Namespace)))
 	}
-	return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no %s %.100q that callers of namespace %s may call: %s", kind, asked, namespace, form))
+	return newRefusal(causeUnknown, fmt.Sprintf("no %s %.100q that callers of namespace %s may call: %s", kind, asked, namespace, form))
 }
 
 // refuseUnnamed answers a request that names no function which its sender may call. The answer does not reveal whether the function exists; the

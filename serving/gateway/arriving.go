@@ -3,7 +3,6 @@ package gateway
 import (
 	"errors"
 	"io"
-	"net/http"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -23,7 +22,7 @@ type arriving struct {
 	hasNoRoom bool
 }
 
-var refuseFull = newRefusal(http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large")
+var refuseFull = newRefusal(causeQueueFull, "the bodies of the requests that wait are too large")
 
 // read reads n more bytes. The error is io.ErrUnexpectedEOF if there are fewer.
 func (a *arriving) read(from io.Reader, n int) error {

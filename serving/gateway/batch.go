@@ -25,13 +25,6 @@ type part struct {
 	grpc    bool
 }
 
-// batchHeaders are the headers of a request that are sent with its batch. All parts of a batch have the same values of them.
-var batchHeaders = []string{"Accept", "Content-Type"}
-
-// aloneHeaders are the headers of requests that are not batched: those with credentials, which must not be mixed with other requests, and those whose
-// bodies cannot be read.
-var aloneHeaders = []string{"Authorization", "Content-Encoding", "Cookie", "Expect"}
-
 // locate finds the tensors of an inference request that may be batched, and refuses it if it is malformed. It leaves other requests as they are and
 // returns no part for them. timeout is how long the client waits according to the body, 0 if it does not say.
 func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why refusal) {
@@ -45,11 +38,11 @@ func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why ref
 	}
 	length, err := oip.JSONLength(in.Header, len(e.body))
 	if err != nil {
-		return nil, 0, newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
+		return nil, 0, newRefusal(causeBadRequest, err.Error())
 	}
 	request, err := oip.ParseRequest(e.body, length)
 	if err != nil {
-		return nil, 0, newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
+		return nil, 0, newRefusal(causeBadRequest, err.Error())
 	}
 	return newPart(in, request)
 }
@@ -184,7 +177,7 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 		b.function.failed(b.replica, b.flight, errors.Is(ctx.Err(), context.Canceled))
 		b.refuse(refuseHung)
 	case err != nil:
-		why := newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed")
+		why := newRefusal(causeReplica, "the replica that had the request failed")
 		if isHeaderTooLong(err) { // sent one by one, each gets its own refusal
 			b.function.failed(b.replica, b.flight, true)
 			b.divide(1, why)
@@ -194,7 +187,7 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 		b.repeat(why)
 	case response.StatusCode != http.StatusOK:
 		b.function.done(b.replica, b.flight, time.Now(), false)
-		why := newRefusal(http.StatusBadGateway, reasonReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode))
+		why := newRefusal(causeReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode))
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 			b.repeat(why)
 			return
@@ -265,7 +258,7 @@ func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, 
 	}
 	if err != nil {
 		b.function.done(b.replica, b.flight, time.Now(), false)
-		b.divide(1, newRefusal(http.StatusBadGateway, reasonReplica, "the replica's answer to a batch: "+err.Error()))
+		b.divide(1, newRefusal(causeReplica, "the replica's answer to a batch: "+err.Error()))
 		return
 	}
 	var sent, leftOut []*item

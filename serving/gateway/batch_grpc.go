@@ -27,7 +27,7 @@ func (e *exchange) locateCall(maxBatch int) (p *part, timeout time.Duration, why
 	}
 	request, err := oip.ParseModelInfer(message)
 	if err != nil {
-		return nil, 0, newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
+		return nil, 0, newRefusal(causeBadRequest, err.Error())
 	}
 	return newPart(e.request, request)
 }

@@ -56,7 +56,7 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 }
 
 func bodyTooLarge(most share.Bytes) refusal {
-	return newRefusal(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most))
+	return newRefusal(causeTooLarge, fmt.Sprintf("the body is larger than %d bytes", most))
 }
 
 // bodyRefusal returns the refusal of a request whose body could not be read.
@@ -67,9 +67,9 @@ func (e *exchange) bodyRefusal(err error, most share.Bytes) refusal {
 	case errors.As(err, &tooMany):
 		return bodyTooLarge(most)
 	case errors.As(err, &network) && network.Timeout():
-		return newRefusal(http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time")
+		return newRefusal(causeSlowBody, "the body did not arrive in time")
 	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), e.request.ProtoMajor == 2: // HTTP/2 errors have no types
-		return newRefusal(http.StatusBadRequest, reasonBrokenOff, "the body is shorter than it should be")
+		return newRefusal(causeShortBody, "the body is shorter than it should be")
 	}
-	return newRefusal(http.StatusBadRequest, reasonBadRequest, "the body is not valid")
+	return newRefusal(causeBadRequest, "the body is not valid")
 }

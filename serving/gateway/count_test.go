@@ -122,7 +122,11 @@ func TestTurnComesAsClientLeaves(t *testing.T) {
 		end  func(w *world, f *function) // ends the wait of all that are held
 		want Load                        // of two requests
 	}{
-		"refused":  {func(_ *world, f *function) { f.mu.Lock(); defer f.mu.Unlock(); f.refuseAll(refusal{status: 404}) }, Load{Arrived: 2, Received: 2, Refused: 2}},
+		"refused": {func(_ *world, f *function) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.refuseAll(newRefusal(causeUnknown, ""))
+		}, Load{Arrived: 2, Received: 2, Refused: 2}},
 		"answered": {func(w *world, _ *function) { w.replicas(&model{}, 1, 0, "a") }, Load{Arrived: 2, Received: 2, Answered: 2}},
 		"failed": {func(w *world, f *function) {
 			f.retries = 0

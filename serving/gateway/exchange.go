@@ -89,23 +89,23 @@ func (e *exchange) loss(ctx context.Context) (refusal, *uint64) {
 	counts := &e.function.counts
 	switch {
 	case e.rest.isIdle():
-		return newRefusal(http.StatusGatewayTimeout, reasonIdle, fmt.Sprintf("nothing was sent for %v", idleTimeout)), &counts.Failed
+		return newRefusal(causeIdle, fmt.Sprintf("nothing was sent for %v", idleTimeout)), &counts.Failed
 	case e.request.Context().Err() != nil || e.rest.isBroken():
-		return newRefusal(statusClientGone, reasonBrokenOff, "the client has broken off the call"), &counts.Gone
+		return newRefusal(causeClientGone, "the client has broken off the call"), &counts.Gone
 	case errors.Is(context.Cause(ctx), errStopping):
 		return refuseStopping, &counts.Failed
 	case errors.Is(context.Cause(ctx), errHung):
 		return refuseHung, &counts.Failed
 	case ctx.Err() != nil:
-		return newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"), &counts.Failed
+		return newRefusal(causeDeadline, "the deadline has passed"), &counts.Failed
 	}
-	return newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"), &counts.Failed
+	return newRefusal(causeReplica, "the replica that had the request failed"), &counts.Failed
 }
 
 // errHung is why a request is taken away from a replica that has not begun to answer within Function.Timeout; refuseHung is what its client gets.
 var (
 	errHung    = errors.New("the replica did not answer in time")
-	refuseHung = newRefusal(http.StatusGatewayTimeout, reasonDeadline, errHung.Error())
+	refuseHung = newRefusal(causeDeadline, errHung.Error())
 )
 
 // giveUp ends an exchange that has not got an answer.

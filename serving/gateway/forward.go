@@ -64,7 +64,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		if isHeaderTooLong(err) {
 			e.function.count(func(s *statistics) { s.finish(&s.counts.Refused) })
 			queue.failed(r, t.flight, true)
-			e.refuse(newRefusal(http.StatusRequestHeaderFieldsTooLarge, reasonBadRequest, "the header is longer than the replica takes"))
+			e.refuse(newRefusal(causeLongHeader, "the header is longer than the replica takes"))
 			return true
 		}
 		unknown := e.grpc && !spoken(queue)
@@ -73,7 +73,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 			return false
 		}
 		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
-		e.refuse(newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"))
+		e.refuse(newRefusal(causeReplica, "the replica that had the request failed"))
 		return true
 	}
 	defer response.Body.Close()
@@ -149,7 +149,7 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 	if it.explicit { // the client's timeout, less the time that has passed
 		left := max(1, time.Until(it.due).Milliseconds())
 		if e.grpc {
-			out.Header.Set(grpcTimeout, strconv.FormatInt(min(left, maxTimeout.Milliseconds()), 10)+"m") // of up to 8 digits
+			out.Header.Set(grpcTimeoutHeader, strconv.FormatInt(min(left, maxTimeout.Milliseconds()), 10)+"m") // of up to 8 digits
 		}
 		for _, name := range timeoutHeaders {
 			if out.Header.Get(name) != "" {

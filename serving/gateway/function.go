@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"math"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -120,13 +119,13 @@ func (f *function) check(it *item, settings *Function, now time.Time) refusal {
 	case len(f.replicas) == 0 && f.backOff != nil:
 		return f.backOff.refusal()
 	case len(f.replicas) == 0 && waiting >= settings.Hold.Requests:
-		return newRefusal(http.StatusServiceUnavailable, reasonHoldFull, "no replica serves the function, and too many requests wait for one")
+		return newRefusal(causeHoldFull, "no replica serves the function, and too many requests wait for one")
 	case waiting >= settings.MaxQueued:
-		return newRefusal(http.StatusTooManyRequests, reasonQueueFull, "too many requests wait")
+		return newRefusal(causeQueueFull, "too many requests wait")
 	case len(f.replicas) == 0 || f.isIdleFor(it, now) || len(f.items) == 0 && firstIdle(f.replicas, it, now) != nil:
 		return refusal{}
 	case f.queue.PredictFinish(it.request, now, f.batchingLoad(now)).After(it.request.Deadline):
-		return newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline")
+		return newRefusal(causePredictedLate, "the request would miss its deadline")
 	}
 	return refusal{}
 }
@@ -158,10 +157,10 @@ func (f *function) enqueue(it *item, now time.Time) {
 
 // hold lets an item wait for the function's first replica.
 func (f *function) hold(it *item) {
-	limit, why := it.holdFor, newRefusal(http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time")
+	limit, why := it.holdFor, newRefusal(causeHoldExpired, "no replica started in time")
 	if it.cold = !f.config.Hold.InTime; !it.cold {
 		it.request.Deadline = it.due // add may have set a later one, as no other request needed the replica
-		limit, why = time.Until(it.due), newRefusal(http.StatusGatewayTimeout, reasonLate, "the function had no turn in time")
+		limit, why = time.Until(it.due), newRefusal(causeLate, "the function had no turn in time")
 	}
 	f.held = append(f.held, it)
 	it.held = time.AfterFunc(limit, func() {
@@ -212,7 +211,7 @@ func (f *function) add(it *item) {
 		f.items[it.request.ID] = it
 		return
 	}
-	it.refuse(newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"))
+	it.refuse(newRefusal(causePredictedLate, "the request would miss its deadline"))
 }
 
 // refuseAll ends the wait of all requests. The caller holds the mutex.
@@ -236,7 +235,7 @@ func (f *function) dispatch() {
 		now := time.Now()
 		d := f.queue.Decide(now, f.batchingLoad(now))
 		for _, r := range d.Refused {
-			f.take(r.ID).refuse(newRefusal(http.StatusGatewayTimeout, reasonLate, "the request would have missed its deadline"))
+			f.take(r.ID).refuse(newRefusal(causeLate, "the request would have missed its deadline"))
 		}
 		if len(d.Fire) == 0 {
 			f.wakeAt(now, d.Wake)

@@ -231,7 +231,7 @@ func (g *Gateway) SetFunction(f Function) error {
 	return nil
 }
 
-var refuseDeleted = newRefusal(http.StatusNotFound, reasonUnknown, "the function has been deleted")
+var refuseDeleted = newRefusal(causeUnknown, "the function has been deleted")
 
 // RemoveFunction removes a function. Its waiting requests are refused; those that a replica has are answered. If the function is the host of others,
 // their requests that wait in its queue move to the queues of their own functions.

@@ -16,10 +16,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Headers and trailers of gRPC, whose answers all have the HTTP status 200.
+// Headers and trailers of gRPC's answers, which all have the HTTP status 200.
 const (
 	grpcType    = "application/grpc"
-	grpcTimeout = "Grpc-Timeout"
 	grpcStatus  = "Grpc-Status"
 	grpcMessage = "Grpc-Message"
 )
@@ -36,7 +35,7 @@ func isGRPC(r *http.Request) bool {
 	if r.ProtoMajor != 2 || r.Method != http.MethodPost {
 		return false
 	}
-	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), grpcType)
+	rest, ok := strings.CutPrefix(r.Header.Get(contentTypeHeader), grpcType)
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
@@ -62,26 +61,6 @@ func parseGRPCTimeout(text string) (time.Duration, error) {
 		return maxTimeout, nil
 	}
 	return max(time.Duration(n)*unit, 1), nil
-}
-
-// grpcCodes are the gRPC codes for refusals, by reason. All other reasons give INVALID_ARGUMENT.
-var grpcCodes = map[string]codes.Code{
-	reasonUnknown: codes.NotFound, reasonBrokenOff: codes.Canceled, reasonTooLarge: codes.ResourceExhausted, reasonQueueFull: codes.ResourceExhausted,
-	reasonLate: codes.DeadlineExceeded, reasonDeadline: codes.DeadlineExceeded, reasonIdle: codes.DeadlineExceeded,
-	reasonStopping: codes.Unavailable, reasonHoldFull: codes.Unavailable, reasonBackOff: codes.Unavailable, reasonHoldExpired: codes.Unavailable, reasonReplica: codes.Unavailable,
-	reasonGateway: codes.Unavailable, reasonNotGRPC: codes.Unimplemented, reasonCaller: codes.PermissionDenied, reasonCallerUnknown: codes.Unavailable,
-}
-
-// code returns the gRPC code for a refusal.
-func (r refusal) code() codes.Code {
-	code, ok := grpcCodes[r.reason]
-	switch {
-	case ok:
-		return code
-	case r.status == http.StatusRequestTimeout:
-		return codes.DeadlineExceeded
-	}
-	return codes.InvalidArgument
 }
 
 // httpStatuses are the HTTP statuses that stand for gRPC codes in logs and metrics, as google.rpc.Code defines them. All other codes give 500.
@@ -113,7 +92,7 @@ func (r refusal) writeGRPC(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", grpcType)
 	h.Set(reasonHeader, r.reason)
-	h.Set(grpcStatus, strconv.Itoa(int(r.code())))
+	h.Set(grpcStatus, strconv.Itoa(int(r.code)))
 	h.Set(grpcMessage, escapeMessage(r.text))
 	w.WriteHeader(http.StatusOK)
 }
@@ -121,7 +100,7 @@ func (r refusal) writeGRPC(w http.ResponseWriter) {
 // endGRPC ends an answer that has already begun with the refusal as its status.
 func (r refusal) endGRPC(w http.ResponseWriter) {
 	h := w.Header()
-	h.Set(http.TrailerPrefix+grpcStatus, strconv.Itoa(int(r.code())))
+	h.Set(http.TrailerPrefix+grpcStatus, strconv.Itoa(int(r.code)))
 	h.Set(http.TrailerPrefix+grpcMessage, escapeMessage(r.text))
 }
 
@@ -187,7 +166,7 @@ func unexpected(err error) error {
 }
 
 // refuseNotGRPC is the answer to gRPC calls of a function with the protocol OpenAI.
-var refuseNotGRPC = newRefusal(http.StatusNotImplemented, reasonNotGRPC, "the function has the protocol OpenAI, which is not one of gRPC")
+var refuseNotGRPC = newRefusal(causeNotGRPC, "the function has the protocol OpenAI, which is not one of gRPC")
 
 // spoken reports whether a replica of the function has ever answered a gRPC call. Until then a replica that fails at such a call is not avoided: the
 // function may not support gRPC at all, and its other requests must not suffer from that.

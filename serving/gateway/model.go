@@ -32,7 +32,7 @@ func (e *exchange) findModel(host FunctionName) refusal {
 	if why.status == 0 {
 		var err error
 		if model, err = oip.ModelOf(e.body); err != nil {
-			why = newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
+			why = newRefusal(causeBadRequest, err.Error())
 		}
 	}
 	if why.status != 0 {

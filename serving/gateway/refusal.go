@@ -7,19 +7,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
 )
 
-// refusal is the reason for which a request is not answered by a replica.
+// refusal is the answer to a request that no replica answers. That with status 0 is none.
 type refusal struct {
-	status int
-	reason string // one of those below
-	text   string
-	again  time.Time // when the client may try again; zero: soon
+	cause
+	text  string
+	again time.Time // when the client may try again; zero: soon
 }
 
-func newRefusal(status int, reason, text string) refusal {
-	return refusal{status: status, reason: reason, text: text}
-}
+func newRefusal(c cause, text string) refusal { return refusal{cause: c, text: text} }
 
 // backOff is a time during which a function has no replicas and starts none.
 type backOff struct {
@@ -36,7 +35,7 @@ func (b *backOff) refusal() refusal {
 	if len(why) > maxWhy {
 		why = append(why[:maxWhy], '…')
 	}
-	return refusal{http.StatusServiceUnavailable, reasonBackOff, "no replica serves the function: " + string(why), b.until}
+	return refusal{causeBackOff, "no replica serves the function: " + string(why), b.until}
 }
 
 // reasonHeader is a header of every answer that is a refusal by a gateway, and of no other answer.
@@ -59,6 +58,41 @@ const (
 	reasonIdle        = "stream-idle"
 	reasonNotGRPC     = "not-grpc"
 	reasonStopping    = "shutting-down"
+
+	reasonCaller        = "caller-not-allowed"
+	reasonCallerUnknown = "caller-unknown"
+)
+
+// cause is why a request is refused: what its client sees over HTTP and over gRPC.
+type cause struct {
+	status int
+	reason string
+	code   codes.Code
+}
+
+// All causes. Those that share a reason differ in the status. docs/serving-call.md has a row for each reason.
+var (
+	causeUnknown       = cause{http.StatusNotFound, reasonUnknown, codes.NotFound}
+	causeCaller        = cause{http.StatusForbidden, reasonCaller, codes.PermissionDenied}
+	causeCallerUnknown = cause{http.StatusServiceUnavailable, reasonCallerUnknown, codes.Unavailable}
+	causeBadRequest    = cause{http.StatusBadRequest, reasonBadRequest, codes.InvalidArgument}
+	causeSlowBody      = cause{http.StatusRequestTimeout, reasonBadRequest, codes.DeadlineExceeded}
+	causeLongHeader    = cause{http.StatusRequestHeaderFieldsTooLarge, reasonBadRequest, codes.InvalidArgument}
+	causeShortBody     = cause{http.StatusBadRequest, reasonBrokenOff, codes.Canceled}
+	causeClientGone    = cause{statusClientGone, reasonBrokenOff, codes.Canceled}
+	causeTooLarge      = cause{http.StatusRequestEntityTooLarge, reasonTooLarge, codes.ResourceExhausted}
+	causeQueueFull     = cause{http.StatusTooManyRequests, reasonQueueFull, codes.ResourceExhausted}
+	causePredictedLate = cause{http.StatusTooManyRequests, reasonLate, codes.DeadlineExceeded}
+	causeLate          = cause{http.StatusGatewayTimeout, reasonLate, codes.DeadlineExceeded}
+	causeDeadline      = cause{http.StatusGatewayTimeout, reasonDeadline, codes.DeadlineExceeded}
+	causeHoldFull      = cause{http.StatusServiceUnavailable, reasonHoldFull, codes.Unavailable}
+	causeHoldExpired   = cause{http.StatusServiceUnavailable, reasonHoldExpired, codes.Unavailable}
+	causeBackOff       = cause{http.StatusServiceUnavailable, reasonBackOff, codes.Unavailable}
+	causeReplica       = cause{http.StatusBadGateway, reasonReplica, codes.Unavailable}
+	causeGateway       = cause{http.StatusBadGateway, reasonGateway, codes.Unavailable}
+	causeIdle          = cause{http.StatusGatewayTimeout, reasonIdle, codes.DeadlineExceeded}
+	causeNotGRPC       = cause{http.StatusNotImplemented, reasonNotGRPC, codes.Unimplemented}
+	causeStopping      = cause{http.StatusServiceUnavailable, reasonStopping, codes.Unavailable}
 )
 
 // write answers with the refusal in the form of the Open Inference Protocol, {"error": "..."}, or in OpenAI's form, the only one that its clients can

@@ -1,58 +1,106 @@
 package gateway
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
 )
 
-// TestReasonsAreDocumented: the page for callers has a row for each reason of a refusal, with each status that comes with it, and none for others.
+// TestReasonsAreDocumented: all refusals have a cause of the table in refusal.go, and the page for callers has a row for each reason, with exactly
+// the statuses and gRPC codes of its causes, and none for others.
 func TestReasonsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/serving-call.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(page), "| Status | `X-Gshare-Reason` |")
+	_, table, _ := strings.Cut(string(page), "| `X-Gshare-Reason` |")
 	table, _, _ = strings.Cut(table, "\n\n")
-	rows := map[string]string{}
-	for _, row := range regexp.MustCompile("(?m)^\\| \\d+ \\| `([a-z-]+)` \\|.*").FindAllStringSubmatch(table, -1) {
-		rows[row[1]] = row[0]
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ([^|]+) \\| ([^|]+) \\|").FindAllStringSubmatch(table, -1) {
+		documented[row[1]] = row[2] + ": " + row[3]
 	}
+	wanted, reasons := map[string]string{}, reasonsOf(t)
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		var statuses, names []string
+		for _, c := range reasons[reason] {
+			if status := strconv.Itoa(c.status); c.status != statusClientGone && !slices.Contains(statuses, status) { // nobody sees that status
+				statuses = append(statuses, status)
+			}
+			if name := "`" + grpcName(c.code) + "`"; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		wanted[reason] = strings.Join(statuses, ", ") + ": " + strings.Join(names, ", ")
+		if documented[reason] != wanted[reason] {
+			t.Errorf("docs/serving-call.md has %q for the reason %s of refusal.go, want %q", documented[reason], reason, wanted[reason])
+		}
+	}
+	for reason := range documented {
+		if wanted[reason] == "" {
+			t.Errorf("docs/serving-call.md has a row for the reason %s, which refusal.go does not have", reason)
+		}
+	}
+}
+
+// grpcName returns the name of a code in the specification of gRPC: NOT_FOUND for NotFound.
+func grpcName(code codes.Code) string {
+	if code == codes.Canceled {
+		return "CANCELLED"
+	}
+	return strings.ToUpper(regexp.MustCompile(`([a-z])([A-Z])`).ReplaceAllString(code.String(), "${1}_$2"))
+}
+
+// reasonsOf reads the causes in the source, by their reasons. It fails the test if a cause is not in the table, or lacks a reason or a code.
+func reasonsOf(t *testing.T) map[string][]cause {
+	t.Helper()
 	statuses := map[string]int{"statusClientGone": statusClientGone}
 	for status := 400; status < 600; status++ {
 		statuses["http.Status"+strings.ReplaceAll(http.StatusText(status), " ", "")] = status
 	}
+	byName := map[string]codes.Code{}
+	for code := codes.OK + 1; code <= codes.Unauthenticated; code++ {
+		byName[code.String()] = code
+	}
+	row := regexp.MustCompile(`(?m)^\tcause\w+ += cause\{([\w.]+), (reason\w+), codes\.(\w+)\}$`)
+	constant := regexp.MustCompile(`(?m)^\t(reason[A-Z]\w*) += "([a-z-]+)"$`)
 	files, _ := filepath.Glob("*.go")
-	constants := regexp.MustCompile(`(?m)^\t(reason[A-Z]\w*) += "([a-z-]+)"`)
-	answers := regexp.MustCompile(`(?:newRefusal\(|refusal\{)([\w.]+), (reason[A-Z]\w*)`)
-	reasons, given := map[string]string{}, [][][]byte(nil)
+	reasons, causes := map[string]string{}, map[string][]cause{}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
-		if err != nil {
+		switch {
+		case err != nil:
 			t.Fatal(err)
+		case strings.HasSuffix(file, "_test.go"):
+			continue
 		}
-		for _, constant := range constants.FindAllSubmatch(source, -1) {
-			reason := string(constant[2])
-			if reasons[string(constant[1])] = reason; rows[reason] == "" {
-				t.Errorf("docs/serving-call.md has no row for the reason %s of %s", reason, file)
+		for _, m := range constant.FindAllStringSubmatch(string(source), -1) {
+			reasons[m[1]] = m[2]
+			causes[m[2]] = nil
+		}
+		rows := row.FindAllStringSubmatch(string(source), -1)
+		if all := strings.Count(string(source), "cause{"); file != "refusal.go" && all > 0 || len(rows) != all {
+			t.Errorf("%s has %d causes, of which %d are rows of the table in refusal.go", file, all, len(rows))
+		}
+		for _, m := range rows {
+			c := cause{statuses[m[1]], reasons[m[2]], byName[m[3]]}
+			if c.status == 0 || c.reason == "" || c.code == codes.OK {
+				t.Errorf("the cause %s of %s is %+v", m[0], file, c)
 			}
-		}
-		given = append(given, answers.FindAllSubmatch(source, -1)...)
-	}
-	for _, answer := range given {
-		reason, status := reasons[string(answer[2])], statuses[string(answer[1])]
-		if status == 0 || !strings.Contains(rows[reason], strconv.Itoa(status)) {
-			t.Errorf("the row of the reason %s in docs/serving-call.md does not have the status %d (%s)", reason, status, answer[1])
+			causes[c.reason] = append(causes[c.reason], c)
 		}
 	}
-	for _, reason := range reasons {
-		delete(rows, reason)
+	for reason, of := range causes {
+		if len(of) == 0 {
+			t.Errorf("the reason %s has no cause in the table of refusal.go", reason)
+		}
 	}
-	if !found || len(reasons) < 10 || len(given) < 20 || len(rows) > 0 {
-		t.Errorf("%d reasons in %d answers; rows without one: %v", len(reasons), len(given), rows)
-	}
+	return causes
 }

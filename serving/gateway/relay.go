@@ -18,14 +18,6 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
 )
 
-// elapsedHeader is a header of every request that a gateway forwards to another one, and of no other request between them. It says for how many
-// microseconds the first gateway has had the request. A deadline given by the client counts from then on.
-const elapsedHeader = "X-Gshare-Elapsed-Us"
-
-// spentHeader is a header like elapsedHeader. It says for how many microseconds the first gateway has had the complete request, 0 if it has not
-// arrived completely. The function's objective counts from then on.
-const spentHeader = "X-Gshare-Spent-Us"
-
 // PeerServer returns the server for other gateways. It serves the requests that they forward, whoever owns the function, and answers the questions to
 // Config.Peers. Its Shutdown works as that of Server. It does not check callers, which the other gateway has done, so config must make the handshake
 // with anyone else fail. Serve it with ServeTLS; in plain text it refuses everything.
@@ -65,7 +57,7 @@ func parseElapsed(text string) time.Duration {
 // sent to another gateway.
 var (
 	errPeer    = errors.New("the gateway that had the request failed")
-	refusePeer = newRefusal(http.StatusBadGateway, reasonGateway, errPeer.Error())
+	refusePeer = newRefusal(causeGateway, errPeer.Error())
 )
 
 // relay is a request that another gateway is to serve.
@@ -290,10 +282,10 @@ func addForwardedFor(header http.Header, in *http.Request) {
 	if err != nil {
 		return
 	}
-	if earlier := header["X-Forwarded-For"]; len(earlier) > 0 {
+	if earlier := header[forwardedForHeader]; len(earlier) > 0 {
 		client = strings.Join(earlier, ", ") + ", " + client
 	}
-	header.Set("X-Forwarded-For", client)
+	header.Set(forwardedForHeader, client)
 }
 
 // streamStart gives one gateway what the client of a stream sends. It reads nothing before the connection to that gateway exists, so that the stream

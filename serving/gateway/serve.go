@@ -69,7 +69,7 @@ func (e *exchange) serve() {
 		timeout, err = e.clientTimeout()
 	}
 	if err != nil {
-		e.reject(newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error()))
+		e.reject(newRefusal(causeBadRequest, err.Error()))
 		return
 	}
 	settings := e.function.settings()
@@ -173,15 +173,11 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 	return turn{}, false
 }
 
-// Headers in which clients say how long they wait, in milliseconds; the first one present counts. The first is Envoy's; the second is that of
-// inference gateways, for the first token of a streamed answer.
-var timeoutHeaders = []string{"X-Envoy-Expected-Rq-Timeout-Ms", "X-Slo-Ttft-Ms"}
-
 // clientTimeout returns how long the client will wait for the answer, or 0 if it does not say.
 func (e *exchange) clientTimeout() (time.Duration, error) {
 	h := e.request.Header
 	if e.grpc {
-		if d, err := parseGRPCTimeout(h.Get(grpcTimeout)); d != 0 || err != nil {
+		if d, err := parseGRPCTimeout(h.Get(grpcTimeoutHeader)); d != 0 || err != nil {
 			return d, err
 		}
 	}

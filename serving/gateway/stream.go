@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -44,7 +43,7 @@ func newRestOfStream(from io.Reader) *restOfStream {
 // gets. The client also gets it if the replica has ended the stream because of the shutdown: the last messages may not have been answered.
 var (
 	errStopping    = errors.New("the gateway shuts down")
-	refuseStopping = newRefusal(http.StatusServiceUnavailable, reasonStopping, errStopping.Error())
+	refuseStopping = newRefusal(causeStopping, errStopping.Error())
 )
 
 // start begins to read what the client sends. cancel takes the stream away from the replica.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"net/http"
 	"time"
 )
 
@@ -35,7 +34,7 @@ func refuseAtDue(it *item) {
 		if id := it.request.ID; f.items[id] == it {
 			f.queue.Remove(it.request)
 			delete(f.items, id)
-			it.refuse(newRefusal(http.StatusGatewayTimeout, reasonLate, "the function had no turn in time"))
+			it.refuse(newRefusal(causeLate, "the function had no turn in time"))
 		}
 	})
 }

@@ -7,8 +7,8 @@ import (
 
 // BenchmarkAdvance measures a call of Advance, with its settlements, for ten members that take turns and always have work.
 func BenchmarkAdvance(b *testing.B) {
-	for name, policy := range map[string]Policy{"table": Table, "fast": Fast} {
-		b.Run(name, func(b *testing.B) {
+	for _, policy := range Policies() {
+		b.Run(policy.String(), func(b *testing.B) {
 			s, err := New(Config{Policy: policy})
 			if err != nil {
 				b.Fatal(err)

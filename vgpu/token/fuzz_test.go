@@ -17,7 +17,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add(byte(3), []byte{0, 3, 0, 255, 1, 3, 0, 0, 5, 0, 127, 0, 3, 3, 0, 0, 0, 3, 0, 1})
 	f.Add(byte(0), []byte("07000%000000&0007701")) // reports open work long after it had a token
 	f.Fuzz(func(t *testing.T, policy byte, events []byte) {
-		s, err := New(Config{Policy: policies[policy%4], Reserve: share.PerMille(policy)})
+		s, err := New(Config{Policy: policies[int(policy)%len(policies)], Reserve: share.PerMille(policy)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -25,14 +26,19 @@ var (
 	Fast Policy = Queue{Name: "fast", NewOrder: By(byRelativeBacklog), Barrier: func(start time.Duration) time.Duration { return start }}
 )
 
-// ParsePolicy returns the token policy with the name that node configurations use: table or fast.
+// Policies returns the policies that a node can have, the default first.
+func Policies() []Policy { return []Policy{Table, Fast} }
+
+// ParsePolicy returns the policy of a node with the name that its configuration uses.
 func ParsePolicy(name string) (Policy, error) {
-	for _, p := range []Policy{Table, Fast} {
+	var names []string
+	for _, p := range Policies() {
 		if p.String() == name {
 			return p, nil
 		}
+		names = append(names, p.String())
 	}
-	return nil, fmt.Errorf("unknown token policy %q, must be %s or %s", name, Table, Fast)
+	return nil, fmt.Errorf("unknown token policy %q, must be %s", name, strings.Join(names, " or "))
 }
 
 // tokenIssuer decides for one slice, as its Policy requires, which shares get tokens.

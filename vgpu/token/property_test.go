@@ -11,11 +11,10 @@ import (
 const ms = time.Millisecond
 
 // policies are those of the product, and queues with the two other kinds of barrier.
-var policies = []Policy{
-	Table, Fast,
+var policies = append(Policies(),
 	Queue{Name: "no overtaking", NewOrder: By(byRelativeBacklog), Barrier: func(time.Duration) time.Duration { return 0 }},
 	Queue{Name: "free overtaking", NewOrder: By(byRelativeBacklog), Barrier: func(time.Duration) time.Duration { return Never }},
-}
+)
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 

@@ -2,6 +2,7 @@ package token_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,14 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
+// TestUnknownPolicy: a script with a policy that does not exist plays on no other instead, such as the default.
+func TestUnknownPolicy(t *testing.T) {
+	var p player
+	if err := p.play([]string{"policy", "nosuch"}, nil); err == nil || p.slice != nil {
+		t.Errorf("%v, %v", err, p.slice)
+	}
+}
+
 // player drives one slice.
 type player struct {
 	slice *token.Slice
@@ -66,11 +75,12 @@ func (p *player) play(words []string, out *strings.Builder) error {
 
 func (p *player) open(words []string) (err error) {
 	var c token.Config
-	for _, policy := range delivery.Policies() {
-		if policy.String() == words[1] {
-			c.Policy = policy
-		}
+	policies := delivery.Policies()
+	at := slices.IndexFunc(policies, func(p token.Policy) bool { return p.String() == words[1] })
+	if at < 0 {
+		return fmt.Errorf("unknown token policy %q", words[1])
 	}
+	c.Policy = policies[at]
 	for k := 2; k+1 < len(words); k += 2 {
 		switch words[k] {
 		case "reserve":

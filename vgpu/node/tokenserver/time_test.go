@@ -7,14 +7,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // TestConfiguredPolicy checks that a slice issues tokens by the policy of the node's configuration: a slot table gives a share of half
 // the window all of its time at once, FaST-GShare's queue one turn at a time.
 func TestConfiguredPolicy(t *testing.T) {
-	for policy, want := range map[string]time.Duration{"table": 50 * time.Millisecond, "fast": 5 * time.Millisecond} {
-		t.Run(policy, func(t *testing.T) {
-			config, err := node.Decode([]byte("apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\ntokenPolicy: " + policy + "\n"))
+	first := map[string]time.Duration{"table": 50 * time.Millisecond, "fast": 5 * time.Millisecond}
+	for _, policy := range token.Policies() {
+		t.Run(policy.String(), func(t *testing.T) {
+			want, ok := first[policy.String()]
+			if !ok {
+				t.Fatal("this test does not say how long the policy's first token is")
+			}
+			config, err := node.Decode([]byte("apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\ntokenPolicy: " + policy.String() + "\n"))
 			if err != nil {
 				t.Fatal(err)
 			}

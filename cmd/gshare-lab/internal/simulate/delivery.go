@@ -25,13 +25,14 @@ type deliverySimulation struct {
 	worst                 map[string][]float64 // by policy: the worst share on each GPU, over all runs
 }
 
+// deliveryLong is the help, in which NODE stands for the token policies of a node.
 const deliveryLong = `Fill GPUs with pods by an admission rule, let every pod compute all the time, and issue tokens by a policy. Pods cannot exceed their
 quota. A pod stops when its token ends, and loses the switch loss when it starts.
 
 --admission is slot, or mra for FaST-GShare's rectangles, which are not packed again to fit a pod. With slot, every GPU keeps switch loss x
 turns / window free.
---tokens is the same as --policy: table (gshare's slot table), fast (FaST-GShare's order, corrected), hol (the paper as printed: stops at
-the first pod that does not fit) or skip (the paper's code: every pod that fits runs).
+--tokens is the same as --policy: a token policy of a node (NODE; see docs/operate.md), hol (FaST-GShare's paper as printed: stops at the
+first pod that does not fit) or skip (the paper's code: every pod that fits runs).
 
 Figures of each run:
   gpus                     GPUs with pods
@@ -44,19 +45,23 @@ Figures of each run:
 func simulateDelivery() *simulation {
 	d := &deliverySimulation{worst: map[string][]float64{}}
 	return &simulation{
-		name: "delivery", short: "Issue tokens on full GPUs, and measure the time that pods get", long: deliveryLong,
+		name: "delivery", short: "Issue tokens on full GPUs, and measure the time that pods get", long: strings.ReplaceAll(deliveryLong, "NODE", names(token.Policies())),
 		example:  "  gshare-lab simulate delivery --family uniform --admission slot --tokens table\n  gshare-lab simulate delivery --family papermix --admission mra --tokens hol --window 1s --switch-loss 0 -o json",
 		policies: tokenNames(), flags: d.flags, prepare: d.prepare, run: d.run, chart: d.chart,
 	}
 }
 
-// tokenNames returns the names of the token policies, in the order of delivery.Policies.
-func tokenNames() (names []string) {
-	for _, p := range delivery.Policies() {
-		names = append(names, p.String())
+// names returns the names of token policies, separated by commas.
+func names(policies []token.Policy) string {
+	var list []string
+	for _, p := range policies {
+		list = append(list, p.String())
 	}
-	return names
+	return strings.Join(list, ", ")
 }
+
+// tokenNames returns the names of the token policies, in the order of delivery.Policies.
+func tokenNames() []string { return strings.Split(names(delivery.Policies()), ", ") }
 
 func (d *deliverySimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&d.familyName, "family", "papermix", strings.Join(shapesFamilies(), ", "))

@@ -15,6 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/lab/elastic"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // elasticSimulation holds the flags and results of gshare-lab simulate elastic, which runs two functions on one GPU.
@@ -36,6 +37,7 @@ type elasticRun struct {
 	cv   float64
 }
 
+// elasticLong is the help, in which NODE stands for the token policies of a node.
 const elasticLong = `Run two functions on one GPU, as in Dilu's section 5.2, and compare them with one GPU each. The shares follow from the functions'
 profiles by Dilu's rules. Functions and GPU are models: kernels run in waves on free SMs. Contention for anything but SMs (bandwidth,
 caches) is set by --interference.
@@ -43,7 +45,7 @@ caches) is set by --interference.
 --policy is rckm (Dilu's block tokens, corrected, with MPS caps at the limits and best effort at MPS's lower priority), rckm-tokens
 (rckm without the priority), rckm-gaps (rckm if the host does not report when a batch ends), rckm-printed (the algorithm as printed
 in the paper), rckm-uncapped (rckm without the caps: only tokens enforce limits), exclusive (one GPU each), mps-l and mps-r (only MPS
-caps, at the limits or at the requests), fast and table (time tokens at the limits; if these do not fit together, the window is divided by
+caps, at the limits or at the requests), NODE (time tokens at the limits; if these do not fit together, the window is divided by
 the requests), tgs (priority as in TGS: the second function gets what the first leaves, with a rate that halves and grows).
 
 Figures of each run, as means over the functions of all pairs, compared with exclusive GPUs:
@@ -57,7 +59,7 @@ With --plot, the policies also run with variations from 1 to 6 (not for two trai
 func simulateElastic() *simulation {
 	e := &elasticSimulation{exclusive: map[elasticRun][]elastic.Outcome{}, sweep: sweep{}}
 	s := &simulation{
-		name: "elastic", short: "Share a GPU elastically between two functions, and measure latency and throughput", long: elasticLong,
+		name: "elastic", short: "Share a GPU elastically between two functions, and measure latency and throughput", long: strings.ReplaceAll(elasticLong, "NODE", names(token.Policies())),
 		example:  "  gshare-lab simulate elastic --policy all\n  gshare-lab simulate elastic --policy rckm,mps-l,mps-r --cv 6 --runs 3 -o json\n  gshare-lab simulate elastic --pair gpt2-large+roberta-large --max-tokens 0.1",
 		policies: elastic.Policies(), flags: e.flags, prepare: e.prepare, run: e.run, chart: e.chart,
 	}

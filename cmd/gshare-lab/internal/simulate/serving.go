@@ -38,6 +38,8 @@ With a provider's functions, billed per call (models, model of each function):
   pamba         as planned by PAMBA, including partitioned functions
 On a cluster with room for all (replicas of each function):
   replicas      GPUFunctions: replicas of one share that scale as spec.scaling says
+On whole GPUs (turns of each function):
+  turns         GPUFunctions of class swap: one server at a time runs on each GPU
 On any of the first three:
   gshare        all of these; uses the first of the three kinds in the profiles file
 

@@ -1,6 +1,9 @@
 package node
 
 import (
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 const head = "apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\n"
@@ -40,6 +44,39 @@ func TestRules(t *testing.T) {
 func TestZeroReserveIsNotTheDefault(t *testing.T) {
 	if c, err := Decode([]byte(head + "reservePerMille: 0\n")); err != nil || *c.ReservePerMille != 0 {
 		t.Errorf("got %+v, %v", c, err)
+	}
+}
+
+// TestTokenPoliciesAreDescribed: the comment of TokenPolicy and the table of docs/operate.md say of each token policy what it does, and of no
+// other.
+func TestTokenPoliciesAreDescribed(t *testing.T) {
+	source, err := os.ReadFile("config.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../../../docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, comment, _ := strings.Cut(string(source), "// TokenPolicy is ")
+	comment, _, _ = strings.Cut(comment, "TokenPolicy string")
+	_, table, _ := strings.Cut(string(page), "## Order of time tokens")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var want []string
+	for _, policy := range token.Policies() {
+		want = append(want, policy.String())
+	}
+	for where, got := range map[string][][]string{
+		"the comment of TokenPolicy in config.go":            regexp.MustCompile(`"(\w+)"`).FindAllStringSubmatch(comment, -1),
+		"the table of docs/operate.md, Order of time tokens": regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1),
+	} {
+		var names []string
+		for _, m := range got {
+			names = append(names, m[1])
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%s has %v, want %v", where, names, want)
+		}
 	}
 }
 
