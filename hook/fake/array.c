@@ -150,3 +150,17 @@ FN(cuMipmappedArrayGetMemoryRequirements, , 11060, struct requirements *r, struc
 	(void)device;
 	return requirements(r, array);
 }
+
+/* CUtensorMap: which memory copies of tiles use, whose contents are not modelled. */
+struct tensor_map {
+	uint64_t opaque[16];
+};
+FN(cuTensorMapEncodeTiled, , 12000, struct tensor_map *map, int type, unsigned rank, void *address)
+{
+	ENTER(cuTensorMapEncodeTiled);
+	(void)type, (void)rank;
+	if (!map || !address)
+		return CUDA_ERROR_INVALID_VALUE;
+	*map = (struct tensor_map){{(uintptr_t)address}};
+	return CUDA_SUCCESS;
+}

@@ -223,6 +223,28 @@ TWIN(cuStreamGetCaptureInfo, _v3, _ptsz, 12030,
      (CUstream s, int *c, unsigned long long *id, CUgraph *g, const CUgraphNode **a, const void **d, size_t *n),
      (PER_THREAD(s), c, id, g, a, d, n))
 
+/* Nodes run one after another, so what the next one depends on makes no difference. */
+static CUresult update(CUstream handle)
+{
+	NEED_STREAM(stream, handle);
+	return fake_capture(stream) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
+}
+FN(cuStreamUpdateCaptureDependencies, , 11030, CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags)
+{
+	ENTER(cuStreamUpdateCaptureDependencies);
+	(void)nodes, (void)count, (void)flags;
+	return update(stream);
+}
+TWIN(cuStreamUpdateCaptureDependencies, , _ptsz, 11030, (CUstream s, CUgraphNode *n, size_t c, unsigned f), (PER_THREAD(s), n, c, f))
+FN(cuStreamUpdateCaptureDependencies, _v2, 12030, CUstream stream, CUgraphNode *nodes, const void *data, size_t count, unsigned flags)
+{
+	ENTER(cuStreamUpdateCaptureDependencies_v2);
+	(void)nodes, (void)data, (void)count, (void)flags;
+	return update(stream);
+}
+TWIN(cuStreamUpdateCaptureDependencies, _v2, _ptsz, 12030,
+     (CUstream s, CUgraphNode *n, const void *d, size_t c, unsigned f), (PER_THREAD(s), n, d, c, f))
+
 FN(cuThreadExchangeStreamCaptureMode, , 10010, int *mode)
 {
 	ENTER(cuThreadExchangeStreamCaptureMode);

@@ -185,6 +185,9 @@ void fake_move(const struct move *move)
 {
 	if (move->to.where == NOWHERE)
 		return;
+	struct block *touched = move->unit ? block_at(move->to.address) : NULL; /* by the device; copies may be made by the host */
+	if (touched)
+		block_populate(touched, touched->device);
 	pthread_rwlock_rdlock(&moving);
 	for (size_t layer = 0; layer < move->layers; layer++)
 		for (size_t row = 0; row < move->rows; row++) {

@@ -214,23 +214,31 @@ struct location {
 	int type, id;
 };
 STUB(cuMemAdvise, , 8000, D p, size_t n, int advice, CUdevice device)
-/* Managed memory takes memory of the device to which it is moved first; all of a block moves. */
+/* A negative device is the host. */
 static struct load prefetch(D p, size_t n, CUdevice device)
 {
-	struct block *block = block_find(p);
-	if (block && block->managed && !block->size && fake_charge(device, block_size(block->managed))) {
-		block->size = block_size(block->managed);
-		block->device = device;
-	}
+	struct block *block = block_containing(p);
+	if (block && device >= 0)
+		block_populate(block, device);
 	return nothing(n);
 }
+static struct load prefetch_to(D p, size_t n, struct location at) { return prefetch(p, n, at.type == 1 ? at.id : -1); }
+static struct load prefetch_all(const D *p, const size_t *sizes, size_t n, const struct location *at, const size_t *which, size_t ats)
+{
+	for (size_t i = 0, place = 0; i < n && ats; i++) {
+		while (place + 1 < ats && which[place + 1] <= i) /* the ranges from which[place] on go to at[place] */
+			place++;
+		prefetch_to(p[i], sizes[i], at[place]);
+	}
+	return nothing(sum(sizes, n));
+}
 STREAMED(cuMemPrefetchAsync, , 8000, (D p, size_t n, CUdevice device, CUstream s), prefetch(p, n, device))
-STREAMED(cuMemPrefetchAsync, _v2, 12020, (D p, size_t n, struct location at, unsigned flags, CUstream s), prefetch(p, n, at.id))
+STREAMED(cuMemPrefetchAsync, _v2, 12020, (D p, size_t n, struct location at, unsigned flags, CUstream s), prefetch_to(p, n, at))
 STREAMED(cuMemPrefetchBatchAsync, , 13000,
 	 (D *p, size_t *sizes, size_t n, struct location *at, size_t *which, size_t ats, unsigned long long flags, CUstream s),
-	 nothing(sum(sizes, n)))
+	 prefetch_all(p, sizes, n, at, which, ats))
 STREAMED(cuMemDiscardBatchAsync, , 13000, (D *p, size_t *sizes, size_t n, unsigned long long flags, CUstream s), nothing(0))
 STREAMED(cuMemDiscardAndPrefetchBatchAsync, , 13000,
 	 (D *p, size_t *sizes, size_t n, struct location *at, size_t *which, size_t ats, unsigned long long flags, CUstream s),
-	 nothing(sum(sizes, n)))
+	 prefetch_all(p, sizes, n, at, which, ats))
 STREAMED(cuMemBatchDecompressAsync, , 12060, (void *list, size_t n, unsigned flags, size_t *failed, CUstream s), nothing(0))

@@ -193,6 +193,20 @@ FN(cuDeviceGetPCIBusId, , 4010, char *id, int length, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
+FN(cuDeviceGetByPCIBusId, , 4010, CUdevice *device, const char *id)
+{
+	unsigned domain = 0, bus, slot;
+	ENTER(cuDeviceGetByPCIBusId);
+	if (!device || !id || (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3 && sscanf(id, "%x:%x", &bus, &slot) != 2))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (int d = 0; d < fake_devices; d++)
+		if (!domain && !slot && (unsigned)fake_gpu(d) + 1 == bus) {
+			*device = d;
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_INVALID_DEVICE;
+}
+
 FN(cuDeviceCanAccessPeer, , 4000, int *can, CUdevice a, CUdevice b)
 {
 	ENTER(cuDeviceCanAccessPeer);

@@ -112,3 +112,27 @@ FN(cuEventElapsedTime, _v2, 12080, float *ms, CUevent from, CUevent to)
 	ENTER(cuEventElapsedTime_v2);
 	return elapsed(ms, from, to);
 }
+
+/* CUipcEventHandle. */
+struct ipc_event {
+	char bytes[64];
+};
+#define SHAREABLE 6 /* CU_EVENT_INTERPROCESS and CU_EVENT_DISABLE_TIMING */
+
+/* An event that was opened is complete until this process records it: what the other process does with it is not modelled. */
+FN(cuIpcGetEventHandle, , 4010, struct ipc_event *handle, CUevent event)
+{
+	ENTER(cuIpcGetEventHandle);
+	if (!fake_event(event))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!handle || (event->flags & SHAREABLE) != SHAREABLE)
+		return CUDA_ERROR_INVALID_VALUE;
+	*handle = (struct ipc_event){{0}};
+	return CUDA_SUCCESS;
+}
+FN(cuIpcOpenEventHandle, , 4010, CUevent *event, struct ipc_event handle)
+{
+	ENTER(cuIpcOpenEventHandle);
+	(void)handle;
+	return cuEventCreate(event, SHAREABLE);
+}

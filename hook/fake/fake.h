@@ -173,6 +173,7 @@ CUresult fake_no_stream(CUstream handle);
 	} while (0)
 
 /* module.c: a kernel */
+#define FUNCTION_ATTRIBUTES 16
 struct function {
 	struct function *next;
 	char name[128];
@@ -182,8 +183,10 @@ struct function {
 	_Atomic unsigned launches;
 	uint32_t width;    /* per-mille of the SMs that it uses */
 	uint32_t waves;    /* of thread blocks, one after another; 1 if all fit on the SMs */
+	int attributes[FUNCTION_ATTRIBUTES]; /* by CUfunction_attribute */
 	struct module *module;
 };
+void fake_function_defaults(struct function *function); /* function.c: sets the attributes that a new function has */
 
 /* stream.c */
 /* A capture that is in progress; forks counts other streams that joined it. */

@@ -203,6 +203,16 @@ FN(cuMemAllocPitch, _v2, 3020, CUdeviceptr *p, size_t *pitch, size_t width, size
 	return allocate(p, *pitch * height);
 }
 
+/* More managed memory may be used than the device has: what does not fit stays on the host. */
+void block_populate(struct block *block, CUdevice device)
+{
+	if (!block->managed || block->size || block->managed > fake_memory || !fake_charge(device, block_size(block->managed)))
+		return;
+	block->size = block_size(block->managed);
+	block->device = device;
+}
+
+/* Allocates address space: devices of this compute capability (attribute 89) take memory where it is first touched. */
 FN(cuMemAllocManaged, , 6000, CUdeviceptr *p, size_t size, unsigned flags)
 {
 	ENTER(cuMemAllocManaged);
@@ -260,22 +270,5 @@ FN(cuMemGetAddressRange, _v2, 3020, CUdeviceptr *base, size_t *size, CUdeviceptr
 		*base = block->key;
 	if (size)
 		*size = block->length;
-	return CUDA_SUCCESS;
-}
-
-FN(cuPointerGetAttribute, , 4000, void *value, int attribute, CUdeviceptr address)
-{
-	ENTER(cuPointerGetAttribute);
-	struct block *block = block_containing(address);
-	if (!value || !block)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (attribute == 9)
-		*(int *)value = block->device;
-	else if (attribute == 12)
-		*(size_t *)value = block->length;
-	else if (attribute == 2)
-		*(unsigned *)value = 2; /* device memory */
-	else
-		return CUDA_ERROR_NOT_SUPPORTED;
 	return CUDA_SUCCESS;
 }

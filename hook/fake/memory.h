@@ -33,7 +33,7 @@ struct block {
 	int access;      /* of a mapping: CUmemAccess_flags */
 	unsigned char *bytes; /* its contents, once anything has touched them */
 	int file;             /* that has the contents, if other processes may have them; -1: none */
-	uint64_t managed; /* bytes of managed memory, which is on the host until it is prefetched */
+	uint64_t managed; /* bytes of managed memory, which is on the host until a device touches it or it is prefetched */
 	int references;
 	int exported;                /* whether one of the references is that of exported descriptors */
 	struct block *next_exported; /* of the list of such blocks in vmm.c */
@@ -44,6 +44,7 @@ struct block *block_find(uint64_t key);   /* returns the block with this key, or
 struct block *block_containing(uint64_t key); /* returns the block that contains the address, or NULL */
 struct block *block_of(struct context *context, const void *module, uint64_t shared); /* returns a block with these; NULL or 0: any */
 void block_remove(struct block *block);
+void block_populate(struct block *block, CUdevice device); /* moves managed memory to a device, all of a block at once */
 unsigned char *block_contents(struct block *block); /* returns the contents, all zeros before the first use; NULL without memory */
 void fake_has_managed(void); /* tells contents.c that addresses may be those of the host, too */
 int block_file(struct block *block); /* returns the file that has the contents for other processes, or -1 */

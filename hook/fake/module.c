@@ -2,13 +2,15 @@
  * Modules and functions. The name of a kernel states what it does: spin_ns<duration>_sm<per-mille>_blocks<n>, and with
  * _after<n>_ns<duration>_for<n> behind it, that after so many launches so many others take another duration, and so on in
  * turn; _waves<n> at its end is the number of waves in which its blocks run. A name that begins with "missing" is not found; any
- * other is a kernel that takes no time.
+ * other is a kernel on all SMs that takes the time in FAKE_CUDA_KERNEL_NS, or none.
  */
 #include "memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define UNLISTED (64 << 10) /* bytes of a variable that fake_image_globals does not find in the image, such as a compressed one */
 
 /* A module or library; guarded by fake_lock. */
 struct module {
@@ -27,7 +29,7 @@ static struct block *back(struct module *module)
 	block = block_add(block_new_address(module->bytes), block_size(module->bytes), fake_current->device);
 	block->context = fake_current;
 	block->module = module;
-	block->length = block->size;
+	block->length = block->size > UNLISTED ? block->size : UNLISTED;
 	return block;
 }
 
@@ -80,12 +82,15 @@ static CUresult find(CUfunction *function, CUmodule module, const char *name)
 		snprintf(f->name, sizeof f->name, "%s", name);
 		unsigned long long duration = 0, other = 0;
 		unsigned width = 1000, blocks; /* the number of blocks has no effect */
-		sscanf(name, "spin_ns%llu_sm%u_blocks%u_after%u_ns%llu_for%u", &duration, &width, &blocks, &f->after, &other, &f->changed);
+		const char *others = getenv("FAKE_CUDA_KERNEL_NS");
+		if (sscanf(name, "spin_ns%llu_sm%u_blocks%u_after%u_ns%llu_for%u", &duration, &width, &blocks, &f->after, &other, &f->changed) < 1 && others)
+			duration = strtoull(others, NULL, 10);
 		f->duration = duration;
 		f->other_duration = other;
 		f->width = width < 1 ? 1 : width > 1000 ? 1000 : width;
 		const char *waves = strstr(name, "_waves");
 		f->waves = waves ? (uint32_t)strtoul(waves + 6, NULL, 10) : 1;
+		fake_function_defaults(f);
 		f->module = module;
 		f->next = module->functions;
 		module->functions = f;
@@ -147,11 +152,28 @@ FN(cuModuleGetFunction, , 2000, CUfunction *function, CUmodule module, const cha
 	return find(function, module, name);
 }
 
+/* Finds a variable. All variables of a module are at one address: only the size of all of them is known. */
+static CUresult find_global(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
+{
+	NEED_CONTEXT();
+	if (!module || !name)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (strncmp(name, "missing", 7) == 0)
+		return CUDA_ERROR_NOT_FOUND;
+	struct block *block = back(module);
+	if (!block)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (address)
+		*address = block->key;
+	if (bytes)
+		*bytes = block->length;
+	return CUDA_SUCCESS;
+}
+
 FN(cuModuleGetGlobal, _v2, 3020, CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name)
 {
 	ENTER(cuModuleGetGlobal_v2);
-	(void)address, (void)bytes, (void)module, (void)name;
-	return CUDA_ERROR_NOT_FOUND;
+	return find_global(address, bytes, module, name);
 }
 
 FN(cuModuleGetLoadingMode, , 11070, int *mode)
@@ -194,16 +216,7 @@ FN(cuLibraryGetModule, , 12000, CUmodule *module, CUmodule library)
 FN(cuLibraryGetGlobal, , 12000, CUdeviceptr *address, size_t *bytes, CUmodule library, const char *name)
 {
 	ENTER(cuLibraryGetGlobal);
-	(void)name;
-	NEED_CONTEXT();
-	struct block *block = back(library);
-	if (!block)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (address)
-		*address = block->key;
-	if (bytes)
-		*bytes = library->bytes;
-	return CUDA_SUCCESS;
+	return find_global(address, bytes, library, name);
 }
 
 /* A CUkernel is the function itself. */
@@ -219,35 +232,4 @@ FN(cuKernelGetFunction, , 12000, CUfunction *function, CUfunction kernel)
 	NEED_CONTEXT();
 	*function = kernel;
 	return back(kernel->module) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-FN(cuFuncGetAttribute, , 2020, int *value, int attribute, CUfunction function)
-{
-	ENTER(cuFuncGetAttribute);
-	if (!value || !function)
-		return CUDA_ERROR_INVALID_VALUE;
-	*value = attribute == 0 ? 1024 : 0; /* maximum threads per block */
-	return CUDA_SUCCESS;
-}
-
-FN(cuFuncGetName, , 12030, const char **name, CUfunction function)
-{
-	ENTER(cuFuncGetName);
-	if (!name || !function)
-		return CUDA_ERROR_INVALID_VALUE;
-	*name = function->name;
-	return CUDA_SUCCESS;
-}
-
-STUB(cuFuncSetAttribute, , 9000, CUfunction f __attribute__((unused)), int a __attribute__((unused)), int v __attribute__((unused)))
-STUB(cuFuncSetCacheConfig, , 3000, CUfunction f __attribute__((unused)), int config __attribute__((unused)))
-STUB(cuFuncSetBlockShape, , 2000, CUfunction f __attribute__((unused)), int x __attribute__((unused)),
-     int y __attribute__((unused)), int z __attribute__((unused)))
-
-FN(cuOccupancyMaxActiveBlocksPerMultiprocessor, , 6050, int *blocks, CUfunction function, int threads, size_t shared)
-{
-	ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
-	(void)function, (void)shared;
-	*blocks = threads > 0 ? 2048 / threads : 0;
-	return CUDA_SUCCESS;
 }

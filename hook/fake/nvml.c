@@ -22,7 +22,8 @@
 #define EXPORT __attribute__((visibility("default")))
 /* nvmlReturn_t */
 enum { NVML_SUCCESS = 0, NVML_ERROR_UNINITIALIZED = 1, NVML_ERROR_INVALID_ARGUMENT = 2, NVML_ERROR_NOT_FOUND = 6,
-       NVML_ERROR_NOT_SUPPORTED = 3, NVML_ERROR_INSUFFICIENT_SIZE = 7, NVML_ERROR_TIMEOUT = 10 };
+       NVML_ERROR_NOT_SUPPORTED = 3, NVML_ERROR_INSUFFICIENT_SIZE = 7, NVML_ERROR_TIMEOUT = 10,
+       NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25 };
 /* Values of the file of faults, and numbers of nvml.h. */
 enum { HANG = -1, NONE = -2, XID_EVENT = 8, RECOVERY_ACTION = 230 };
 #define DEVICES_MAX ACCOUNT_DEVICES
@@ -31,6 +32,7 @@ enum { HANG = -1, NONE = -2, XID_EVENT = 8, RECOVERY_ACTION = 230 };
 typedef struct { int index; } *nvmlDevice_t;
 struct memory { unsigned long long total, free, used; };
 struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
+struct process_v1 { unsigned pid; unsigned long long used; };
 struct process { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; };
 struct utilisation { unsigned gpu, memory; };
 struct event { nvmlDevice_t device; unsigned long long type, data; unsigned gpu_instance, compute_instance; };
@@ -113,6 +115,7 @@ EXPORT int nvmlInit_v2(void)
 }
 
 EXPORT int nvmlInit(void) { return nvmlInit_v2(); }
+EXPORT int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 
 EXPORT int nvmlShutdown(void)
 {
@@ -126,6 +129,12 @@ EXPORT const char *nvmlErrorString(int code) { return code == NVML_SUCCESS ? "Su
 EXPORT int nvmlSystemGetDriverVersion(char *to, unsigned length)
 {
 	snprintf(to, length, "580.00");
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+	*version = (int)number("FAKE_CUDA_VERSION", 13030);
 	return NVML_SUCCESS;
 }
 
@@ -175,6 +184,15 @@ EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 	return NVML_ERROR_NOT_FOUND;
 }
 
+/* The PCI bus is that of cuDeviceGetPCIBusId. */
+EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *device)
+{
+	unsigned domain, bus, slot;
+	if (!id || sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	return domain || slot || !bus || bus > count() ? NVML_ERROR_NOT_FOUND : nvmlDeviceGetHandleByIndex_v2(bus - 1, device);
+}
+
 EXPORT int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, struct memory *m)
 {
 	ON(device);
@@ -214,6 +232,19 @@ EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned
 {
 	ON(device);
 	return processes(device->index, entries, to);
+}
+
+/* Version 1 has processes without the ids of MIG. */
+EXPORT int nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned *entries, struct process_v1 *to)
+{
+	struct process all[ACCOUNT_PROCESSES];
+	unsigned most = *entries, n = ACCOUNT_PROCESSES;
+	ON(device);
+	int code = processes(device->index, &n, all);
+	for (unsigned i = 0; to && i < n && i < most; i++)
+		to[i] = (struct process_v1){all[i].pid, all[i].used};
+	*entries = n;
+	return code ? code : n > 0 && (n > most || !to) ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *entries, struct process *to)
@@ -291,6 +322,33 @@ EXPORT int nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, int c
 	(void)caps;
 	ON(device);
 	*status = 5; /* NVML_P2P_STATUS_NOT_SUPPORTED */
+	return NVML_SUCCESS;
+}
+
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(nvmlDevice_t device, unsigned link, int *type)
+{
+	(void)link;
+	(void)type;
+	ON(device);
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned link, void *info)
+{
+	(void)link;
+	(void)info;
+	ON(device);
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+/* Nor has it a fabric: all is 0 behind the version, whose low 24 bits are the size of the structure. */
+EXPORT int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, unsigned *info)
+{
+	ON(device);
+	size_t size = *info & 0xffffff;
+	if (size < sizeof *info)
+		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+	memset(info + 1, 0, size - sizeof *info);
 	return NVML_SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-/* Memory that the device can access but that is not its own: of the host, of other processes and drivers. */
+/* Memory that the device can access but that is not its own: of other processes and drivers. */
 #define _GNU_SOURCE
 #include "account.h"
 #include "memory.h"
@@ -8,26 +8,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Allocates host memory, which takes none of the device. */
-static CUresult host(void **p, size_t size)
-{
-	NEED_CONTEXT();
-	return p && (*p = malloc(size)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-FN(cuMemAllocHost, _v2, 3020, void **p, size_t size) { ENTER(cuMemAllocHost_v2); return host(p, size); }
-FN(cuMemHostAlloc, , 2020, void **p, size_t size, unsigned flags) { ENTER(cuMemHostAlloc); (void)flags; return host(p, size); }
-FN(cuMemFreeHost, , 2000, void *p) { ENTER(cuMemFreeHost); free(p); return CUDA_SUCCESS; }
-STUB(cuMemHostRegister, _v2, 6050, void *p __attribute__((unused)), size_t n __attribute__((unused)), unsigned f __attribute__((unused)))
-STUB(cuMemHostUnregister, , 4000, void *p __attribute__((unused)))
-FN(cuMemHostGetDevicePointer, _v2, 3020, CUdeviceptr *device, void *p, unsigned flags)
-{
-	ENTER(cuMemHostGetDevicePointer_v2);
-	(void)flags;
-	*device = (CUdeviceptr)(uintptr_t)p;
-	return CUDA_SUCCESS;
-}
 
 /* Memory of another process lives until its owner has freed it or ended, and all that have opened it have closed it. */
 CUresult block_offer(struct block *block, struct peer_memory *memory)

@@ -3,6 +3,7 @@
 #include "wire.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static THREAD_LOCAL struct stream *own; /* the calling thread's default stream */
 static struct stream *destroyed;        /* guarded by fake_lock */
@@ -182,3 +183,72 @@ FN(cuStreamGetId, , 12000, CUstream handle, unsigned long long *id)
 	return CUDA_SUCCESS;
 }
 TWIN(cuStreamGetId, , _ptsz, 12000, (CUstream s, unsigned long long *id), (PER_THREAD(s), id))
+
+FN(cuStreamGetDevice, , 12080, CUstream handle, CUdevice *device)
+{
+	ENTER(cuStreamGetDevice);
+	NEED_STREAM(stream, handle);
+	*device = stream->context->device;
+	return CUDA_SUCCESS;
+}
+TWIN(cuStreamGetDevice, , _ptsz, 12080, (CUstream s, CUdevice *d), (PER_THREAD(s), d))
+
+/* Attributes of streams have no effect, and are not kept. */
+FN(cuStreamGetAttribute, , 11000, CUstream handle, int attribute, void *value)
+{
+	ENTER(cuStreamGetAttribute);
+	(void)attribute;
+	NEED_STREAM(stream, handle);
+	memset(value, 0, 64); /* CUstreamAttrValue */
+	return CUDA_SUCCESS;
+}
+TWIN(cuStreamGetAttribute, , _ptsz, 11000, (CUstream s, int a, void *v), (PER_THREAD(s), a, v))
+STUB(cuStreamSetAttribute, , 11000, CUstream s __attribute__((unused)), int a __attribute__((unused)), const void *v __attribute__((unused)))
+STUB(cuStreamCopyAttributes, , 11000, CUstream to __attribute__((unused)), CUstream from __attribute__((unused)))
+
+/* A callback runs before the call returns. */
+FN(cuStreamAddCallback, , 5000, CUstream handle, void (*call)(CUstream, CUresult, void *), void *data, unsigned flags)
+{
+	ENTER(cuStreamAddCallback);
+	(void)flags;
+	NEED_STREAM(stream, handle);
+	if (fake_capture(stream))
+		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	if (fake_simulated)
+		fake_sim_wait_stream(stream);
+	call(handle, CUDA_SUCCESS, data);
+	return CUDA_SUCCESS;
+}
+TWIN(cuStreamAddCallback, , _ptsz, 7000, (CUstream s, void (*c)(CUstream, CUresult, void *), void *d, unsigned f), (PER_THREAD(s), c, d, f))
+
+/* Writes 32-bit words to memory. */
+static CUresult write(CUstream handle, CUdeviceptr at, uint64_t value, int words)
+{
+	NEED_STREAM(stream, handle);
+	for (int i = 0; i < words; i++) {
+		struct move move = {.to = {at + 4u * (unsigned)i, 4, 4, EITHER}, .width = 4, .rows = 1, .layers = 1, .value = (uint32_t)(value >> 32 * i), .unit = 4};
+		CUresult result = fake_move_check(&move);
+		if (result)
+			return result;
+		fake_move(&move);
+	}
+	return CUDA_SUCCESS;
+}
+/* A wait for a value ends at once: who would write it later is not modelled. */
+static CUresult wait(CUstream handle)
+{
+	NEED_STREAM(stream, handle);
+	return CUDA_SUCCESS;
+}
+#define VALUE(name, type, ...)                                                                                          \
+	FN(name, _v2, 11070, CUstream s, CUdeviceptr at, type value, unsigned flags)                                    \
+	{                                                                                                               \
+		ENTER(name##_v2);                                                                                       \
+		(void)at, (void)value, (void)flags;                                                                     \
+		return __VA_ARGS__;                                                                                     \
+	}                                                                                                               \
+	TWIN(name, _v2, _ptsz, 11070, (CUstream s, CUdeviceptr at, type value, unsigned flags), (PER_THREAD(s), at, value, flags))
+VALUE(cuStreamWriteValue32, uint32_t, write(s, at, value, 1))
+VALUE(cuStreamWriteValue64, uint64_t, write(s, at, value, 2))
+VALUE(cuStreamWaitValue32, uint32_t, wait(s))
+VALUE(cuStreamWaitValue64, uint64_t, wait(s))

@@ -424,6 +424,120 @@ static void faults(void)
 	WANT(3, calls("cuMemAlloc_v2") - before);
 }
 
+/* Managed memory is address space until a device touches it, or it is moved there; pointers say what they are. */
+static void managed(void)
+{
+	CUdeviceptr p;
+	uint64_t before = used();
+	OK(CALL(cuMemAllocManaged, &p, (size_t)4 << 20, 1));
+	*(volatile int *)(uintptr_t)p = 1;
+	OK(CALL(cuMemPrefetchAsync, p, (size_t)4 << 20, -1, stream));
+	WANT(0, used() - before);
+	OK(CALL(cuMemsetD8_v2, p, 1, (size_t)1));
+	WANT(4 << 20, used() - before);
+	OK(CALL(cuMemFree_v2, p));
+	WANT(0, used() - before);
+	OK(CALL(cuMemAllocManaged, &p, (size_t)4 << 20, 1));
+	OK(CALL(cuMemPrefetchAsync, p + 4096, (size_t)4096, 0, stream));
+	WANT(4 << 20, used() - before);
+	OK(CALL(cuMemFree_v2, p));
+	OK(CALL(cuMemAllocManaged, &p, (size_t)1 << 40, 1)); /* more than the device has */
+	OK(CALL(cuMemsetD8_v2, p, 1, (size_t)1));
+	WANT(0, used() - before);
+	OK(CALL(cuMemFree_v2, p));
+}
+
+/* Returns an attribute of a pointer by both functions, which have to agree. */
+static uint64_t attribute(int which, const void *p)
+{
+	uint64_t one = 0, other = 0;
+	void *values[] = {&other};
+	OK(CALL(cuPointerGetAttribute, &one, which, (CUdeviceptr)(uintptr_t)p));
+	OK(CALL(cuPointerGetAttributes, 1u, &which, values, (CUdeviceptr)(uintptr_t)p));
+	WANT(1, one == other);
+	return one;
+}
+
+static void pointers(void)
+{
+	char own[4096], *host = NULL;
+	CUdeviceptr p;
+	uint64_t value = 7, size = 7;
+	int device = 7, which[] = {2, 12, 9};
+	void *values[] = {&value, &size, &device};
+	unsigned flags = 0;
+	OK(CALL(cuMemAlloc_v2, &p, (size_t)1000));
+	WANT(2, attribute(2, (char *)(uintptr_t)p + 10));
+	WANT(1000, attribute(12, (char *)(uintptr_t)p + 10));
+	WANT(1, attribute(11, (char *)(uintptr_t)p + 10) == p);
+	OK(CALL(cuMemFree_v2, p));
+	OK(CALL(cuMemHostAlloc, &host, (size_t)1000, 1u));
+	WANT(1, attribute(2, host + 999));
+	WANT(1000, attribute(12, host));
+	OK(CALL(cuMemHostGetFlags, &flags, host));
+	WANT(3, flags);
+	WANT(713, CALL(cuMemHostUnregister, host));
+	OK(CALL(cuMemFreeHost, host));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemFreeHost, host));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuPointerGetAttribute, &value, 2, (CUdeviceptr)(uintptr_t)own));
+	OK(CALL(cuPointerGetAttributes, 3u, which, values, (CUdeviceptr)(uintptr_t)own));
+	WANT(1, value >> 32 == 0 && (unsigned)value == 0 && size == 0 && device == -2);
+	OK(CALL(cuMemHostRegister_v2, own, sizeof own, 0u));
+	WANT(712, CALL(cuMemHostRegister_v2, own, sizeof own, 0u));
+	WANT(1, attribute(2, own));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemFreeHost, own));
+	OK(CALL(cuMemHostUnregister, own));
+	WANT(713, CALL(cuMemHostUnregister, own));
+}
+
+/* Attributes of kernels, variables, events for other processes, and words that a stream writes. */
+static void programs(void)
+{
+	CUmodule module, again = NULL;
+	CUfunction f;
+	CUevent event, opened;
+	CUdeviceptr p = 0, q = 0;
+	struct { char bytes[64]; } handle;
+	size_t bytes = 0;
+	int value = 0;
+	uint64_t word = 0;
+	OK(CALL(cuModuleLoadData, &module, ".global .b8 table[1000000];"));
+	OK(CALL(cuModuleGetGlobal_v2, &p, &bytes, module, "table"));
+	WANT(1, p && bytes >= 1000000);
+	OK(CALL(cuLibraryGetGlobal, &q, NULL, module, "table"));
+	WANT(1, p == q);
+	WANT(CUDA_ERROR_NOT_FOUND, CALL(cuModuleGetGlobal_v2, &p, &bytes, module, "missing"));
+	OK(CALL(cuStreamWriteValue64_v2, stream, p, 0x123456789abcdef0ull, 0u));
+	OK(CALL(cuMemcpyDtoH_v2, &word, p, (size_t)8));
+	WANT(1, word == 0x123456789abcdef0);
+	OK(CALL(cuModuleGetFunction, &f, module, "f"));
+	OK(CALL(cuKernelGetLibrary, &again, f));
+	WANT(1, again == module);
+	OK(CALL(cuFuncGetAttribute, &value, 0, f));
+	WANT(1024, value);
+	OK(CALL(cuKernelSetAttribute, 8, 100000, f, 0));
+	OK(CALL(cuFuncGetAttribute, &value, 8, f));
+	WANT(100000, value);
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuFuncSetAttribute, f, 0, 1));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuFuncGetAttribute, &value, 16, f));
+	OK(CALL(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, &value, f, 256, (size_t)0, 0u));
+	WANT(8, value);
+	OK(CALL(cuModuleUnload, module));
+	OK(CALL(cuEventCreate, &event, 0));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuIpcGetEventHandle, &handle, event));
+	OK(CALL(cuEventDestroy_v2, event));
+	OK(CALL(cuEventCreate, &event, 6));
+	OK(CALL(cuIpcGetEventHandle, &handle, event));
+	OK(CALL(cuIpcOpenEventHandle, &opened, handle));
+	OK(CALL(cuEventSynchronize, opened));
+	OK(CALL(cuStreamWaitEvent, stream, opened, 0u));
+	OK(CALL(cuEventDestroy_v2, opened));
+	OK(CALL(cuEventDestroy_v2, event));
+	OK(CALL(cuDeviceGetPCIBusId, handle.bytes, 64, 0));
+	OK(CALL(cuDeviceGetByPCIBusId, &value, handle.bytes));
+	WANT(0, value);
+}
+
 int main(void)
 {
 	cuda = dlopen("libcuda.so.1", RTLD_NOW);
@@ -442,6 +556,9 @@ int main(void)
 	contents();
 	copies_in_graphs();
 	mappings();
+	managed();
+	pointers();
+	programs();
 	faults();
 	puts(failures ? "failed" : "ok");
 	return failures != 0;
