@@ -4,7 +4,7 @@
 #
 # build: this machine's library, and the aarch64 one if its cross compiler is installed
 # cross: with CC as the third argument, the libraries for the machine that it compiles for
-# check: exports, imports and versions of the libraries, no constructors, and no cycle of more than two source files
+# check: exports, imports and versions of the libraries, no constructors, no cycle of more than two source files, one file that asks for contexts
 # test:  the C tests plain, under AddressSanitizer and UBSan, ThreadSanitizer, valgrind and on aarch64, where these are installed
 # bench: overhead of a launch, and its system calls
 # fuzz:  each libFuzzer target for SECONDS (default 60), if clang is installed
@@ -33,8 +33,8 @@ export_map() {
 # Prints the wrapped functions of symbols.def, one a line.
 names() {
   {
-    echo '#define CU(kind, name, ...) @name@'
-    echo '#define CUP(kind, name, twin, ...) @name@ @name##_##twin@'
+    echo '#define CU(kind, by, name, ...) @name@'
+    echo '#define CUP(kind, by, name, twin, ...) @name@ @name##_##twin@'
     echo '#define NVML(kind, name, ...) @name@'
     echo '#define USE(...)'
     echo '#include "hook/src/symbols.def"'
@@ -91,6 +91,7 @@ sanitized() {
 
 check() {
   hack/hook-cycles.sh || fail "files of hook/src refer to each other in a cycle"
+  ! grep -lE "CALL\((cuCtxGetCurrent|cuCtxGetDevice|cuStreamGetCtx)" hook/src/*.c | grep -v /device.c || fail "only gsh_target asks for contexts"
   [ -e "$out/libgshare.so" ] || build
   local lib
   check_age "$out/libgshare_store.so"

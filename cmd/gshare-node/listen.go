@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +43,23 @@ func listen(name string) (net.Listener, error) {
 	if os.Geteuid() == 0 {
 		mode = 0o666
 	}
+	if err := moveAside(name); err != nil {
+		return nil, err
+	}
 	return unixsocket.Listen("unix", name, mode, unixsocket.NewLimiter())
+}
+
+// moveAside renames what has the name of the control socket and is none: in the agent's locked directory it is damage, and must not keep all
+// runs from being served.
+func moveAside(name string) error {
+	info, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().Type() == os.ModeSocket {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(name, fmt.Sprintf("%s.damaged-%d", name, time.Now().UnixNano()))
 }
 
 // serveDebug serves the debugging endpoints over HTTP at an address until stop is called. It does nothing if the address is empty.

@@ -83,7 +83,7 @@ GSH_EXPORT CUresult cuArrayCreate_v2(CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d)
 	if (d) flat = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
 	CUDA_ARRAY_DESCRIPTOR own = {flat.Width, flat.Height, flat.Format, flat.NumChannels};
 	uint64_t bytes = d ? array_bytes(&flat, 1) : 0;
-	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve(&h, BY_cuArrayCreate_v2, 0, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUarray created = NULL;
 	CUresult r = real(a ? &created : NULL, d ? &own : NULL);
 	if (r == CUDA_SUCCESS) *a = created;
@@ -95,7 +95,7 @@ GSH_EXPORT CUresult cuArray3DCreate_v2(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR
 	struct gsh_reservation h;
 	CUDA_ARRAY3D_DESCRIPTOR own = d ? *d : (CUDA_ARRAY3D_DESCRIPTOR){0};
 	uint64_t bytes = d ? array_bytes(&own, 1) : 0;
-	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve(&h, BY_cuArray3DCreate_v2, 0, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUarray created = NULL;
 	CUresult r = real(a ? &created : NULL, d ? &own : NULL);
 	if (r == CUDA_SUCCESS) *a = created;
@@ -112,7 +112,7 @@ GSH_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *a, const CUDA_ARRAY
 	struct gsh_reservation h;
 	CUDA_ARRAY3D_DESCRIPTOR own = d ? *d : (CUDA_ARRAY3D_DESCRIPTOR){0};
 	uint64_t bytes = d ? array_bytes(&own, levels) : 0;
-	if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve(&h, BY_cuMipmappedArrayCreate, 0, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUmipmappedArray created = NULL;
 	CUresult r = real(a ? &created : NULL, d ? &own : NULL, levels);
 	if (r == CUDA_SUCCESS) *a = created;

@@ -143,15 +143,6 @@ GSH_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *g, void *resources, CUdevice d,
 	return gsh_device_refused(d) ? CUDA_ERROR_DEVICE_UNAVAILABLE : real(g, resources, d, flags);
 }
 
-/* Returns the device of a context, or -1. */
-static CUdevice device_of(CUcontext c) {
-	CUdevice d = -1;
-	if (CALL(cuCtxPushCurrent_v2, c) != CUDA_SUCCESS) return d;
-	CALL(cuCtxGetDevice, &d);
-	CALL(cuCtxPopCurrent_v2, &c);
-	return d;
-}
-
 /*
  * What was allocated while the green context was current lives as long as the primary context, which the call may end. Without a
  * primary context it is gone: a reset has ended that.
@@ -159,7 +150,7 @@ static CUdevice device_of(CUcontext c) {
 GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 	NEED(cuGreenCtxDestroy);
 	CUcontext c = NULL;
-	CUdevice d = g && CALL(cuCtxFromGreenCtx, &c, g) == CUDA_SUCCESS ? device_of(c) : -1;
+	CUdevice d = g && CALL(cuCtxFromGreenCtx, &c, g) == CUDA_SUCCESS ? gsh_target(BY_CONTEXT, (uint64_t)c).device : -1;
 	CUcontext primary = d < 0 ? NULL : primary_of(d);
 	context_ending(c);
 	context_ending(primary);
@@ -209,14 +200,14 @@ static uint64_t limit_bytes(int limit, uint64_t value, CUdevice d) {
 /* Replaces the charge for the limit's last value by that for the new one. */
 GSH_EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
 	NEED(cuCtxSetLimit);
-	struct gsh_current on = gsh_current();
+	struct gsh_target on = gsh_target(BY_cuCtxSetLimit, 0);
 	struct gsh_item last = {0};
 	struct gsh_reservation h;
 	uint64_t key = (uint64_t)on.context + (uint64_t)limit, bytes = limit_bytes(limit, value, on.device);
 	bool known = gsh_ledger_take(CONTEXT_LIMIT, key, &last);
 	if (!known && !bytes) return real(limit, value);
 	uint64_t more = bytes > last.bytes ? bytes - last.bytes : 0;
-	bool fits = gsh_reserve_current(&h, more);
+	bool fits = gsh_reserve(&h, BY_cuCtxSetLimit, 0, more);
 	CUresult r = fits ? real(limit, value) : CUDA_ERROR_OUT_OF_MEMORY;
 	if (fits && h.counted && h.on.vgpu) gsh_memory_release(h.on.vgpu, more);
 	if (r != CUDA_SUCCESS) {

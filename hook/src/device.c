@@ -7,7 +7,7 @@
 
 static struct gsh_vgpu *_Atomic device_vgpus[GSH_DEVICES_MAX]; /* the vGPU of each device, set by gsh_devices_map */
 static atomic_int devices_mapped;                              /* how many devices the driver has */
-static _Thread_local struct gsh_current current;               /* the cache of gsh_current; empty if it has no context */
+static _Thread_local struct gsh_target current;                /* of the calling thread's current context; empty if it has none */
 
 struct gsh_vgpu *gsh_vgpu_of_device(CUdevice d) { return d >= 0 && d < GSH_DEVICES_MAX ? device_vgpus[d] : NULL; }
 
@@ -67,17 +67,69 @@ bool gsh_device_refused(CUdevice d) {
 	return atomic_load(&gsh_mode) != GSHARE_MODE_OFF && atomic_load(&gsh_vgpus[0].server->state) != GSHARE_OFF;
 }
 
-struct gsh_current gsh_current(void) {
+/* Returns the target of the calling thread's current context. */
+static struct gsh_target of_thread(void) {
 	if (current.context && current.vgpu) return current;
-	current = (struct gsh_current){0};
+	current = (struct gsh_target){.device = -1};
 	if (CALL(cuCtxGetCurrent, &current.context) != CUDA_SUCCESS || !current.context) return current;
 	if (CALL(cuCtxGetDevice, &current.device) == CUDA_SUCCESS) current.vgpu = gsh_vgpu_of_device(current.device);
 	return current;
 }
 
+/* Returns the target of a context, NULL too. */
+static struct gsh_target of_context(CUcontext c) {
+	struct gsh_target t = {c, -1, NULL};
+	CUcontext popped;
+	if (c && c == of_thread().context) return current;
+	if (!c || CALL(cuCtxPushCurrent_v2, c) != CUDA_SUCCESS) return t;
+	if (CALL(cuCtxGetDevice, &t.device) == CUDA_SUCCESS) t.vgpu = gsh_vgpu_of_device(t.device);
+	CALL(cuCtxPopCurrent_v2, &popped);
+	return t;
+}
+
+/*
+ * Returns the context of a named stream, or NULL. Version 1 has no answer for streams of green contexts. The result is the green one, which
+ * has the stream's events.
+ */
+static CUcontext context_of_stream(CUstream s) {
+	CUcontext c = NULL, of_green = NULL;
+	CUgreenCtx green = NULL;
+	if (CALL(cuStreamGetCtx_v2, s, &c, &green) != CUDA_SUCCESS) return CALL(cuStreamGetCtx, s, &c) == CUDA_SUCCESS ? c : NULL;
+	return green && CALL(cuCtxFromGreenCtx, &of_green, green) == CUDA_SUCCESS ? of_green : c;
+}
+
+/* Returns the target of a device. */
+static struct gsh_target of_device(CUdevice d) { return (struct gsh_target){NULL, d, gsh_vgpu_of_device(d)}; }
+
+/* Returns the target of a call whose device is not said. */
+static struct gsh_target unsaid(void) {
+	struct gsh_target t = of_thread();
+	if (!t.context && atomic_load(&gsh_vgpu_count) == 1) t.vgpu = &gsh_vgpus[0];
+	return t;
+}
+
+struct gsh_target gsh_target(enum gsh_by by, uint64_t handle) {
+	CUstream s = (CUstream)handle;
+	CUdevice d = -1;
+	switch (by) {
+	case BY_THREAD:
+		return of_thread();
+	case BY_STREAM:
+		return !s || s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD ? of_thread() : of_context(context_of_stream(s));
+	case BY_CONTEXT:
+		return of_context((CUcontext)handle);
+	case BY_DEVICE:
+		return of_device((CUdevice)handle);
+	case BY_POINTER:
+		return CALL(cuPointerGetAttribute, &d, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, handle) == CUDA_SUCCESS && d >= 0 ? of_device(d) : unsaid();
+	default:
+		return unsaid();
+	}
+}
+
 CUcontext gsh_current_cached(void) { return current.context; }
 
-void gsh_current_invalidate(void) { current = (struct gsh_current){0}; }
+void gsh_current_invalidate(void) { current = (struct gsh_target){.device = -1}; }
 
 bool gsh_stream_is_capturing(CUstream s) {
 	int status = 0;

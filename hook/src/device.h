@@ -24,15 +24,20 @@ bool gsh_device_refused(CUdevice d);
 /* Returns the vGPU with this UUID, or NULL. The prefixes GPU- and MIG- do not matter, nor does case. */
 struct gsh_vgpu *gsh_vgpu_of_uuid(const char *uuid);
 
-/* The context of a thread, with its device and its vGPU. context and vgpu may be NULL. */
-struct gsh_current {
+/* Where a call acts. context and vgpu may be NULL; device is -1 where it is not known. */
+struct gsh_target {
 	CUcontext context;
 	CUdevice device;
 	struct gsh_vgpu *vgpu;
 };
 
-/* Returns the calling thread's context, cached until gsh_current_invalidate. May call the driver, so not on the fast path. */
-struct gsh_current gsh_current(void);
+/*
+ * Returns where a call acts, by what decides for its function and the handle that it names: a stream, device (as a number), context or
+ * address. This is the only function that asks for the calling thread's current context. Without a context or device that is known, e.g. of
+ * memory of another driver, the process's only vGPU is charged; of several none, so that the memory is refused. May call the driver, so
+ * not on the fast path.
+ */
+struct gsh_target gsh_target(enum gsh_by by, uint64_t handle);
 
 /* Returns the calling thread's cached context, or NULL if none is cached. Does not call the driver. */
 CUcontext gsh_current_cached(void);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "event.h"
 
+#include "device.h"
 #include "platform.h"
 
 struct gsh_slot gsh_slots[GSH_EVENT_SLOTS];
@@ -34,6 +35,17 @@ struct gsh_slot *gsh_slot_acquire(CUcontext c, bool with_event) {
 	return NULL;
 }
 
+/* An event is one of the context that is current when it is created, and fits the streams of that context only. */
+CUevent gsh_event_create(CUcontext c, unsigned flags) {
+	CUevent e = NULL;
+	CUcontext popped;
+	bool other = gsh_target(BY_THREAD, 0).context != c;
+	if (!c || (other && CALL(cuCtxPushCurrent_v2, c) != CUDA_SUCCESS)) return NULL;
+	if (CALL(cuEventCreate, &e, flags) != CUDA_SUCCESS) e = NULL;
+	if (other) CALL(cuCtxPopCurrent_v2, &popped);
+	return e;
+}
+
 /*
  * Makes the slot's event one of this context. Returns false if the driver creates none. The event is only queried: with
  * CU_EVENT_BLOCKING_SYNC the device would have to interrupt the host for each, thousands of times a second.
@@ -41,9 +53,9 @@ struct gsh_slot *gsh_slot_acquire(CUcontext c, bool with_event) {
 static bool ensure_event(struct gsh_slot *slot, CUcontext c) {
 	if (slot->event && slot->context == c) return true;
 	if (slot->event) CALL(cuEventDestroy_v2, slot->event);
-	slot->event = NULL;
+	slot->event = gsh_event_create(c, CU_EVENT_DEFAULT);
 	slot->context = c;
-	return CALL(cuEventCreate, &slot->event, CU_EVENT_DEFAULT) == CUDA_SUCCESS && slot->event;
+	return slot->event != NULL;
 }
 
 bool gsh_slot_ref(struct gsh_slot *slot) {

@@ -56,6 +56,9 @@ static inline bool gsh_slot_move(struct gsh_slot *slot, uint32_t from, uint32_t 
 /* Reports whether a slot has a recorded event that has not been reaped. */
 static inline bool gsh_slot_open(struct gsh_slot *slot) { return (atomic_load(&slot->word) & (GSH_SLOT_REF - 1)) == SLOT_OPEN; }
 
+/* Creates an event in a context, which need not be current. Returns NULL if the driver creates none. */
+CUevent gsh_event_create(CUcontext c, unsigned flags);
+
 /* Acquires a free slot, with an event of this context if with_event is set. Returns NULL if there is none. */
 struct gsh_slot *gsh_slot_acquire(CUcontext c, bool with_event);
 

@@ -75,6 +75,21 @@ static uint64_t work_estimate(const struct gsh_stream_state *st) {
 	return st->unknown ? 0 : st->work;
 }
 
+#define WATCHED (250 * GSH_MILLISECOND) /* longer than that a launch is not watched: it may wait for a later one of this thread */
+
+/*
+ * Returns the ns from a launch of unknown cost until its stream is idle, where no event can be recorded. 0 where the stream captures: the
+ * launch is a node of a graph.
+ */
+static uint64_t watch_launch(const struct gsh_stream_state *st) {
+	int mode = gsh_capture_relax(), capturing = 0;
+	while (CALL(cuStreamIsCapturing, st->stream, &capturing) == CUDA_SUCCESS && !capturing && gsh_now() - st->launched_at < WATCHED &&
+	       CALL(cuStreamQuery, st->stream) == CUDA_ERROR_NOT_READY)
+		gsh_sleep(50 * GSH_MICROSECOND);
+	gsh_capture_restore(mode);
+	return capturing ? 0 : gsh_now() - st->launched_at;
+}
+
 /*
  * Records an event behind what was launched since the last one. If none can be recorded, the launches are charged at their
  * estimate and the chain ends.
@@ -87,7 +102,10 @@ static void close_batch(struct gsh_stream_state *st) {
 	if (st->last_event == 0 && launches == 0) b.chain = st->chain = new_chain();
 	st->last_event = b.chain ? gsh_event_record(&b) : 0;
 	if (!st->last_event) {
-		gsh_charge_estimate(st->vgpu, work_estimate(st));
+		if (st->unknown && st->sample)
+			gsh_charge_watched(st->vgpu, st->sample, watch_launch(st));
+		else
+			gsh_charge_estimate(st->vgpu, work_estimate(st));
 		st->chain = 0;
 	}
 	flush_counters(st);
@@ -212,6 +230,7 @@ static void begin_sample(struct gsh_stream_state *st, const void *key) {
 	}
 	st->launches_left = st->launches_at_event = GSH_BATCH;
 	st->sample = key;
+	st->launched_at = gsh_now();
 }
 
 /* Returns how many launches of this cost, at least 1, the budget allows before the next event. */
@@ -277,18 +296,19 @@ static struct gsh_stream_state *enter_gated(struct gsh_stream_state *st, const v
 
 /* Implements gsh_enter_slow. The caller has disabled cancellation. */
 static struct gsh_stream_state *enter(CUstream s, const void *key, uint64_t blocks) {
-	if (!gsh_current().context) return &uncounted;
+	struct gsh_target on = gsh_target(BY_STREAM, (uint64_t)s);
+	if (!on.context) return &uncounted;
 	gsh_start();
-	struct gsh_current current = gsh_current();
+	if (!on.vgpu) on = gsh_target(BY_STREAM, (uint64_t)s); /* the start tells which devices have one */
 	struct gsh_stream_state *st = gsh_stream_assign(s);
-	if (st->stream != s || st->context != current.context || st->vgpu != current.vgpu) drop_state(st);
-	if (!current.vgpu && gsh_device_refused(current.device)) return NULL;
-	if (!current.vgpu || gsh_token_disabled(current.vgpu) || gsh_stream_is_capturing(s)) return &uncounted;
+	if (st->stream != s || st->context != on.context || st->vgpu != on.vgpu) drop_state(st);
+	if (!on.vgpu && gsh_device_refused(on.device)) return NULL;
+	if (!on.vgpu || gsh_token_disabled(on.vgpu) || gsh_stream_is_capturing(s)) return &uncounted;
 	if (!st->vgpu && set_thread_key) set_thread_key(thread_key, gsh_stream_states); /* again where end_thread has run before */
 	st->stream = s;
-	st->context = current.context;
-	st->vgpu = current.vgpu;
-	st->page = current.vgpu->server;
+	st->context = on.context;
+	st->vgpu = on.vgpu;
+	st->page = on.vgpu->server;
 	return enter_gated(st, key, blocks);
 }
 
@@ -310,9 +330,10 @@ void gsh_leave(struct gsh_stream_state *st, CUresult r) {
 	gsh_cancel_restore(cancel);
 }
 
-/* Records an event behind the stream's launches, unless its context may have changed. */
+/* Records an event behind the stream's launches. That is not possible in a default stream whose context may have changed. */
 static void record_before_sync(struct gsh_stream_state *st) {
-	if (st->epoch && st->launches_left != st->launches_at_event) close_batch(st);
+	bool own = st->stream != CU_STREAM_LEGACY && st->stream != CU_STREAM_PER_THREAD;
+	if ((own || st->epoch) && st->launches_left != st->launches_at_event) close_batch(st);
 }
 
 /*
@@ -344,8 +365,8 @@ static void expect_cycle(void) {
 void gsh_sync_after(CUstream s, CUresult r) {
 	if (r != CUDA_SUCCESS) return;
 	int cancel = gsh_cancel_disable();
-	bool cycles = atomic_load_explicit(&gsh_mode, memory_order_relaxed) == GSHARE_MODE_BLOCKS;
-	if (cycles && s != GSH_SYNC_QUERY && gsh_cycle_end(gsh_current().vgpu)) expect_cycle();
+	bool cycles = atomic_load_explicit(&gsh_mode, memory_order_relaxed) == GSHARE_MODE_BLOCKS, named = s < GSH_SYNC_QUERY;
+	if (cycles && s != GSH_SYNC_QUERY && gsh_cycle_end(gsh_target(named ? BY_STREAM : BY_UNSAID, (uint64_t)s).vgpu)) expect_cycle();
 	if (s == GSH_SYNC_CONTEXT) drop_completed();
 	if (gsh_events_open()) gsh_reap();
 	gsh_pools_after_sync();

@@ -115,10 +115,11 @@ static bool inspect_graph(CUgraph g, struct contents *c) {
 	return complete;
 }
 
-/* Reports whether launches of the calling thread need block tokens, so that the thread blocks of graphs have to be right. */
+/* Reports whether launches on some device need block tokens, so that the thread blocks of graphs have to be right. */
 static bool is_metered(void) {
-	const struct gsh_vgpu *v = gsh_current().vgpu;
-	return v && atomic_load(&v->server->unit) == GSHARE_UNIT_BLOCKS;
+	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++)
+		if (atomic_load(&gsh_vgpus[i].server->unit) == GSHARE_UNIT_BLOCKS) return true;
+	return false;
 }
 
 /*
@@ -130,7 +131,7 @@ static CUresult instantiated(CUresult r, CUgraphExec e, CUgraphExec *to, CUgraph
 	gsh_start();
 	struct contents c = {.device = -1, .nodes_of = is_metered() ? e : NULL};
 	if (!inspect_graph(g, &c) && !c.bytes) c.bytes = 1; /* unknown, but not 0: what it really takes is charged after its first launch */
-	CUdevice d = c.device >= 0 ? c.device : gsh_current().device;
+	CUdevice d = c.device >= 0 ? c.device : gsh_target(BY_UNSAID, 0).device;
 	gsh_ledger_lock();
 	bool entered = !c.refused && gsh_item_put(&(struct gsh_item){EXEC, (uint64_t)e, NULL, NULL, c.bytes, (uint64_t)d, c.blocks, 0});
 	gsh_ledger_unlock();

@@ -11,7 +11,7 @@ GSH_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *m, const CUDA_EXTER
 	struct gsh_reservation h;
 	CUDA_EXTERNAL_MEMORY_HANDLE_DESC own = {0};
 	if (d) own = *d;
-	if (!gsh_reserve_current(&h, own.size)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve(&h, BY_cuImportExternalMemory, 0, own.size)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUexternalMemory created = NULL;
 	CUresult r = real(m ? &created : NULL, d ? &own : NULL);
 	if (r == CUDA_SUCCESS) *m = created;
@@ -34,12 +34,10 @@ static uint64_t allocation_bytes(CUdeviceptr p) {
 /* Charges memory that was opened at an address, on the device that has it. Returns false if it does not fit. */
 static bool charge_opened(CUdeviceptr p, enum gsh_item_kind kind) {
 	struct gsh_reservation h;
-	struct gsh_current on = gsh_current();
-	CUdevice d = on.device;
 	uint64_t bytes = allocation_bytes(p);
-	CALL(cuPointerGetAttribute, &d, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p);
-	if (!gsh_reserve_on(&h, d, bytes)) return false;
-	gsh_ledger_put(&(struct gsh_item){kind, p, h.on.vgpu, kind == OPENED ? on.context : NULL, bytes, 0, 0, 0});
+	if (!gsh_reserve(&h, BY_POINTER, p, bytes)) return false;
+	CUcontext owner = kind == OPENED ? gsh_target(BY_THREAD, 0).context : NULL; /* which opened it */
+	gsh_ledger_put(&(struct gsh_item){kind, p, h.on.vgpu, owner, bytes, 0, 0, 0});
 	return true;
 }
 

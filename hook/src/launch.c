@@ -104,8 +104,8 @@ typedef CUresult (*kernel_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned
 #define QUERY_WRAPPER(...)
 #define LIFECYCLE_WRAPPER(...)
 
-#define CU(kind, name, base, since, ...) kind##_WRAPPER(name, false, __VA_ARGS__)
-#define CUP(kind, name, ending, base, since, ...)                                                                       \
+#define CU(kind, by, name, base, since, ...) kind##_WRAPPER(name, false, __VA_ARGS__)
+#define CUP(kind, by, name, ending, base, since, ...)                                                                       \
 	kind##_WRAPPER(name, false, __VA_ARGS__) kind##_WRAPPER(name##_##ending, true, __VA_ARGS__)
 #define NVML(...)
 #define USE(...)

@@ -15,7 +15,7 @@ GSH_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes) {
 	NEED(cuMemAlloc_v2);
 	struct gsh_reservation h;
 	uint64_t taken = gsh_allocated_bytes(bytes);
-	if (!gsh_reserve_current(&h, taken)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve(&h, BY_cuMemAlloc_v2, 0, taken)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUdeviceptr at = 0;
 	CUresult r = real(p ? &at : NULL, bytes);
 	if (r == CUDA_SUCCESS) *p = at;
@@ -28,7 +28,7 @@ GSH_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t wid
 	struct gsh_reservation h;
 	uint64_t most = 0;
 	bool fits = width <= SIZE_MAX - 511 && !__builtin_mul_overflow((width + 511) & ~(size_t)511, height, &most);
-	if (!gsh_reserve_current(&h, fits ? gsh_allocated_bytes(most) : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve(&h, BY_cuMemAllocPitch_v2, 0, fits ? gsh_allocated_bytes(most) : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUdeviceptr at = 0;
 	size_t row = 0;
 	CUresult r = real(p ? &at : NULL, pitch ? &row : NULL, width, height, element);
@@ -43,10 +43,10 @@ static uint32_t policy_of(const struct gsh_vgpu *v) { return v ? atomic_load(&v-
 GSH_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned flags) {
 	NEED(cuMemAllocManaged);
 	struct gsh_reservation h;
-	uint32_t policy = policy_of(gsh_current().vgpu);
+	uint32_t policy = policy_of(gsh_target(BY_cuMemAllocManaged, 0).vgpu);
 	if (policy & GSHARE_MANAGED_DENY) return CUDA_ERROR_NOT_SUPPORTED;
 	uint64_t counted = policy & GSHARE_MANAGED_IGNORE ? 0 : gsh_allocated_bytes(bytes);
-	if (!gsh_reserve_current(&h, counted)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve(&h, BY_cuMemAllocManaged, 0, counted)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUdeviceptr at = 0;
 	CUresult r = real(p ? &at : NULL, bytes, flags);
 	if (r == CUDA_SUCCESS) *p = at;
@@ -64,22 +64,11 @@ GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 /* More than any device has. Sums of such sizes would overflow. */
 #define MOST (1ull << 56)
 
-/* Returns the device of a stream, which may differ from that of the current context. */
-static CUdevice device_of(CUstream s, struct gsh_current current) {
-	CUcontext c = current.context;
-	CUdevice d = current.device;
-	if (s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD || CALL(cuStreamGetCtx, s, &c) != CUDA_SUCCESS || c == current.context) return d;
-	if (CALL(cuCtxPushCurrent_v2, c) != CUDA_SUCCESS) return d;
-	CALL(cuCtxGetDevice, &d);
-	CALL(cuCtxPopCurrent_v2, &c);
-	return d;
-}
-
 /* Returns the pool from which cuMemAllocAsync allocates in a stream, or NULL. */
 static CUmemoryPool pool_of(CUstream s) {
 	CUmemoryPool pool = NULL;
-	struct gsh_current current = gsh_current();
-	if (!current.context || CALL(cuDeviceGetMemPool, &pool, device_of(s, current)) != CUDA_SUCCESS) return NULL;
+	struct gsh_target on = gsh_target(BY_cuMemAllocAsync, (uint64_t)s);
+	if (!on.context || CALL(cuDeviceGetMemPool, &pool, on.device) != CUDA_SUCCESS) return NULL;
 	return pool;
 }
 
@@ -114,8 +103,8 @@ static bool begin_async(struct async *a) {
 	bool counted = false;
 	struct gsh_vgpu *v = NULL;
 	uint64_t growth = 0;
-	if (!gsh_current().context) return a->pool = NULL, true;
 	gsh_start();
+	if (gsh_driver_lost()) return a->pool = NULL, true;
 	bool capturing = gsh_stream_is_capturing(a->stream);
 	if (!capturing) gsh_reserve_wait();
 	int cancel = gsh_pools_lock();
@@ -165,7 +154,7 @@ GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 	CUmemoryPool created = NULL;
 	CUresult r = real(pool ? &created : NULL, &own);
 	if (r != CUDA_SUCCESS) return r;
-	if (!gsh_pool_enter(created, on_device ? gsh_vgpu_of_device(own.location.id) : gsh_current().vgpu, on_host)) {
+	if (!gsh_pool_enter(created, on_device ? gsh_vgpu_of_device(own.location.id) : gsh_target(BY_UNSAID, 0).vgpu, on_host)) {
 		CALL(cuMemPoolDestroy, created);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -196,15 +185,17 @@ ALLOCATE_FROM(cuMemAllocFromPoolAsync_ptsz, CU_STREAM_PER_THREAD)
  * happen. If no event can be recorded, it stays charged until the context ends.
  */
 static void free_in_order(struct gsh_item *item, CUstream s) {
-	CUevent e = NULL;
+	struct gsh_target on = gsh_target(BY_cuMemFreeAsync, (uint64_t)s);
 	int mode = gsh_capture_relax();
-	if (CALL(cuEventCreate, &e, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS && CALL(cuEventRecord, e, s) != CUDA_SUCCESS) {
+	CUevent e = gsh_event_create(on.context, CU_EVENT_DISABLE_TIMING);
+	if (e && CALL(cuEventRecord, e, s) != CUDA_SUCCESS) {
 		CALL(cuEventDestroy_v2, e);
 		e = NULL;
 	}
 	gsh_capture_restore(mode);
 	item->kind = FREEING;
 	item->key = (uint64_t)e;
+	if (e) item->owner = on.context; /* with which the event ends */
 	gsh_ledger_put(item);
 }
 

@@ -19,7 +19,7 @@
 /* Returns the bytes that the variables of an image take in one context. */
 static uint64_t variable_bytes(const void *image) {
 	int major = 0;
-	struct gsh_current on = gsh_current();
+	struct gsh_target on = gsh_target(BY_THREAD, 0);
 	if (on.context) CALL(cuDeviceGetAttribute, &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, on.device);
 	uint64_t bytes = gsh_image_bytes(image, major > 0 ? (unsigned)major : 0);
 	return bytes ? gsh_allocated_bytes(bytes) : 0;
@@ -48,7 +48,7 @@ static uint64_t variable_bytes_of_file(const char *file) {
 		struct gsh_reservation h;                                                                               \
 		uint64_t bytes = bytes_of_image;                                                                        \
 		if (!bytes) return real arguments;                                                                      \
-		if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;                                   \
+		if (!gsh_reserve(&h, BY_##name, 0, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;                                   \
 		CUmodule loaded = NULL, *to = m;                                                                        \
 		if (m) m = &loaded;                                                                                     \
 		CUresult r = real arguments;                                                                            \

@@ -82,7 +82,7 @@ struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host) {
 		CUmemoryPool own = NULL;
 		if (CALL(cuDeviceGetDefaultMemPool, &own, d) == CUDA_SUCCESS && own == pool) return gsh_vgpu_of_device(d);
 	}
-	return gsh_current().vgpu;
+	return gsh_target(BY_UNSAID, 0).vgpu;
 }
 
 /* Adds bytes, negative ones too, to those of the allocations under way in a pool. Returns their sum. */

@@ -8,8 +8,8 @@
 #include "account.h"
 
 /*
- * Returns the vGPU whose memory a pool takes: the vGPU of the pool's device, or of the calling thread's device for a pool of
- * managed memory. NULL for a device without a share. on_host is set for a pool of host memory, which is not counted.
+ * Returns the vGPU whose memory a pool takes: the vGPU of the pool's device, or the one that gsh_target finds where that is
+ * not known. NULL for a device without a share. on_host is set for a pool of host memory, which is not counted.
  */
 struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host);
 

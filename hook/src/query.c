@@ -27,7 +27,7 @@ GSH_EXPORT CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
 	if (r != CUDA_SUCCESS) return r;
 	gsh_start();
 	gsh_pools_refresh();
-	struct gsh_vgpu *v = gsh_current().vgpu;
+	struct gsh_vgpu *v = gsh_target(BY_cuMemGetInfo_v2, 0).vgpu;
 	if (!limited(v)) return r;
 	uint64_t limit = atomic_load(&v->server->memory_limit);
 	if (left) *left = lower(*left, free_of(v, limit));

@@ -314,6 +314,14 @@ void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work) {
 	reaper_unlock();
 }
 
+/* The time may include waiting for kernels of other processes. */
+void gsh_charge_watched(struct gsh_vgpu *v, const void *key, uint64_t ns) {
+	if (!ns || !reaper_lock()) return;
+	gsh_cost_learn(key, ns, ns, true);
+	charge_until_now(v, ns);
+	reaper_unlock();
+}
+
 /* Charges a slot at its estimate and destroys its event. */
 static void give_up_slot(struct gsh_slot *slot) {
 	if (gsh_slot_open(slot)) {

@@ -30,6 +30,9 @@ void gsh_reap_context(CUcontext c);
 /* Charges a batch that has no event: its estimated ns, ending now. */
 void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work);
 
+/* Charges a launch (key) of unknown cost that took so long until now by the host's clock, and makes that its cost. */
+void gsh_charge_watched(struct gsh_vgpu *v, const void *key, uint64_t ns);
+
 /* Declares the calling thread the helper, which has no context of its own and uses that of each event. */
 void gsh_reap_from_helper(void);
 

@@ -33,22 +33,13 @@ static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
 	return false;
 }
 
-bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes) {
+bool gsh_reserve(struct gsh_reservation *h, enum gsh_by by, uint64_t handle, uint64_t bytes) {
 	*h = (struct gsh_reservation){0};
-	if (!gsh_current().context) return true;
+	if (by == BY_THREAD && !gsh_target(by, handle).context) return true;
 	gsh_start();
-	h->on = gsh_current();
+	h->on = gsh_target(by, handle);
 	gsh_reserve_wait();
-	return reserve(h, bytes);
-}
-
-bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes) {
-	*h = (struct gsh_reservation){0};
-	gsh_start();
-	h->on.device = d;
-	h->on.vgpu = gsh_vgpu_of_device(d);
-	gsh_reserve_wait();
-	return reserve(h, bytes);
+	return gsh_driver_lost() || reserve(h, bytes);
 }
 
 bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
@@ -60,7 +51,7 @@ bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t by
 bool gsh_reserve_at_once(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
 	*h = (struct gsh_reservation){0};
 	h->on.vgpu = v;
-	return reserve(h, bytes);
+	return gsh_driver_lost() || reserve(h, bytes);
 }
 
 CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item_kind kind, uint64_t key, uint64_t bytes) {

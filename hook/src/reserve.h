@@ -11,9 +11,9 @@
 
 /* Memory that is counted already and not yet allocated. */
 struct gsh_reservation {
-	struct gsh_current on; /* where the memory is allocated */
+	struct gsh_target on; /* where the memory is allocated */
 	uint64_t bytes;
-	bool counted; /* false: there is no context, so nothing is counted and the driver returns its own error */
+	bool counted; /* false: nothing is counted, as the driver returns an error of its own */
 };
 
 /*
@@ -23,11 +23,11 @@ struct gsh_reservation {
 uint64_t gsh_allocated_bytes(uint64_t bytes);
 
 /*
- * Reserve bytes on the calling thread's vGPU, on the vGPU of a device, or on a given vGPU. Return false if the limit would be
- * exceeded: the wrapper then returns CUDA_ERROR_OUT_OF_MEMORY. They start the hook if that has not been done.
+ * Reserve bytes where a call acts (gsh_target), or on a given vGPU. Return false if the limit would be exceeded: the wrapper then returns
+ * CUDA_ERROR_OUT_OF_MEMORY. They start the hook if that has not been done. Nothing is counted where the driver has to return its own error:
+ * without the context that the call needs, and in a forked child.
  */
-bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes);
-bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes);
+bool gsh_reserve(struct gsh_reservation *h, enum gsh_by by, uint64_t handle, uint64_t bytes);
 bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes);
 
 /*

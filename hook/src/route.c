@@ -27,8 +27,8 @@ struct entry {
 
 /* All functions, in the order of enum gsh_symbol. */
 static const struct entry entries[GSH_SYMBOLS] = {
-#define CU(kind, name, base, since, ...) {kind, #name, base, since, false, (void *)name},
-#define CUP(kind, name, twin, base, since, ...)                                                                         \
+#define CU(kind, by, name, base, since, ...) {kind, #name, base, since, false, (void *)name},
+#define CUP(kind, by, name, twin, base, since, ...)                                                                         \
 	{kind, #name, base, since, false, (void *)name}, {kind, #name "_" #twin, base, since, true, (void *)name##_##twin},
 #define NVML(kind, name, ...) {kind, #name, NULL, 0, false, (void *)name},
 #define USE(name, ...) {INTERNAL, #name, NULL, 0, false, NULL},

@@ -22,8 +22,9 @@
 enum { NOT_STARTED, STARTING, STARTED };
 static _Atomic uint32_t progress;
 
-
 static atomic_bool forked; /* this process was forked from one that had started, and has not called cuInit since */
+
+bool gsh_driver_lost(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
 
 /* Runs in a forked child. CUDA does not work there, so all state is reset; a successful cuInit starts the hook again. */
 static void after_fork(void) {

@@ -32,6 +32,7 @@ struct gsh_stream_state {
 	bool sample_next;           /* the next launch on the slow path is a sample, in the same epoch too */
 	int64_t blocks_paid;        /* block tokens taken for launches that are not counted yet */
 	uint64_t work_charged;      /* ns counted as open while a launch is being made */
+	uint64_t launched_at;       /* when the sample was about to be launched, CLOCK_MONOTONIC ns */
 	const void *sample;         /* the only launch since the last event, if an event was recorded right before it */
 } __attribute__((aligned(64)));
 

@@ -10,8 +10,8 @@ _Atomic(void *) gsh_real[GSH_SYMBOLS];
 
 /* The names of the real functions, in the order of enum gsh_symbol. */
 static const char *const names[GSH_SYMBOLS] = {
-#define CU(kind, name, ...) #name,
-#define CUP(kind, name, twin, ...) #name, #name "_" #twin,
+#define CU(kind, by, name, ...) #name,
+#define CUP(kind, by, name, twin, ...) #name, #name "_" #twin,
 #define NVML(kind, name, ...) #name,
 #define USE(name, ...) #name,
 #include "symbols.def"

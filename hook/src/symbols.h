@@ -20,8 +20,8 @@ enum gsh_kind { KERNEL, LAUNCH, COPY, BLOCKING, GRAPH, MEMORY, QUERY, SYNC, LIFE
 
 /* The index of each real function. */
 enum gsh_symbol {
-#define CU(kind, name, ...) I_##name,
-#define CUP(kind, name, twin, ...) I_##name, I_##name##_##twin,
+#define CU(kind, by, name, ...) I_##name,
+#define CUP(kind, by, name, twin, ...) I_##name, I_##name##_##twin,
 #define NVML(kind, name, ...) I_##name,
 #define USE(name, ...) I_##name,
 #include "symbols.def"
@@ -32,10 +32,28 @@ enum gsh_symbol {
 	GSH_SYMBOLS
 };
 
-#define CU(kind, name, base, since, parameters, ...)                                                                    \
+/*
+ * What decides which context, device and vGPU a function uses: the calling thread's current context; the stream, for which that is only a
+ * default stream's; the device, pool, context, address, graph, event or handle that it names; nothing; or something that cuda.h does not say.
+ */
+enum gsh_by {
+	BY_THREAD, BY_STREAM, BY_DEVICE, BY_POOL, BY_CONTEXT, BY_POINTER, BY_GRAPH, BY_EVENT, BY_HANDLE, BY_NOTHING, BY_UNSAID,
+	/* BY_<name> of each wrapped function: the column of symbols.def */
+#define CU(kind, by, name, ...) BY_##name = BY_##by,
+#define CUP(kind, by, name, ...) BY_##name = BY_##by,
+#define NVML(...)
+#define USE(...)
+#include "symbols.def"
+#undef CU
+#undef CUP
+#undef NVML
+#undef USE
+};
+
+#define CU(kind, by, name, base, since, parameters, ...)                                                                    \
 	typedef CUresult(*name##_fn) parameters;                                                                        \
 	CUresult name parameters;
-#define CUP(kind, name, twin, base, since, parameters, ...)                                                             \
+#define CUP(kind, by, name, twin, base, since, parameters, ...)                                                             \
 	typedef CUresult(*name##_fn) parameters;                                                                        \
 	typedef CUresult(*name##_##twin##_fn) parameters;                                                               \
 	CUresult name parameters;                                                                                       \

@@ -66,7 +66,7 @@ GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, c
 	CUmemAllocationProp own = *prop; /* the driver gets what was checked */
 	if (gsh_location_is_host(own.location.type)) return real(h, bytes, &own, flags);
 	struct gsh_reservation hold;
-	if (!gsh_reserve_on(&hold, own.location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!gsh_reserve(&hold, BY_cuMemCreate, (uint64_t)own.location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
 	CUmemGenericAllocationHandle created = 0;
 	CUresult r = real(h ? &created : NULL, bytes, &own, flags);
 	if (r != CUDA_SUCCESS) {
@@ -333,7 +333,7 @@ MAP_ARRAY(cuMemMapArrayAsync_ptsz)
 static struct gsh_vgpu *vgpu_of(CUmemGenericAllocationHandle h, bool *refused) {
 	CUmemAllocationProp prop = {0};
 	*refused = false;
-	if (CALL(cuMemGetAllocationPropertiesFromHandle, &prop, h) != CUDA_SUCCESS) return gsh_current().vgpu;
+	if (CALL(cuMemGetAllocationPropertiesFromHandle, &prop, h) != CUDA_SUCCESS) return gsh_target(BY_UNSAID, 0).vgpu;
 	if (gsh_location_is_host(prop.location.type)) return NULL;
 	*refused = gsh_device_refused(prop.location.id);
 	return gsh_vgpu_of_device(prop.location.id);

@@ -16,6 +16,7 @@ CUresult cuStreamIsCapturing(CUstream s, int *status);
 CUresult cuGraphCreate(CUgraph *g, unsigned flags);
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph g, const CUgraphNode *from, size_t n);
 CUresult cuGraphAddMemAllocNode(CUgraphNode *node, CUgraph g, const CUgraphNode *from, size_t n, CUDA_MEM_ALLOC_NODE_PARAMS *params);
+CUresult cuGreenCtxStreamCreate(CUstream *s, CUgreenCtx g, unsigned flags, int priority);
 CUresult cuCtxFromGreenCtx(CUcontext *c, CUgreenCtx g);
 CUresult cuCtxGetCurrent(CUcontext *c);
 CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph g, const CUgraphNode *from, size_t n, CUgraph child);

@@ -637,6 +637,77 @@ static void competitor(int fd) {
 	_exit(0);
 }
 
+/* Returns what a thread may have as its current context while it uses a stream: the stream's, none, another one, or a green one. */
+static CUcontext context_of_case(int i, CUcontext own, CUcontext other, CUgreenCtx g) {
+	CUcontext green = NULL;
+	cuCtxFromGreenCtx(&green, g);
+	CUcontext all[] = {own, NULL, other, green};
+	return all[i];
+}
+
+/* The stream decides which vGPU is charged, not the current context; so does a pool. */
+TEST(stream_decides_what_is_charged) {
+	CUcontext own, other;
+	CUgreenCtx g;
+	CUstream s, of_green;
+	CUmemoryPool pool;
+	CUdeviceptr p[3], plain;
+	cuCtxGetCurrent(&own);
+	CHECK_EQUAL(cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGreenCtxCreate(&g, NULL, 0, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSetCurrent(own), CUDA_SUCCESS);
+	CHECK_EQUAL(cuStreamCreate(&s, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGreenCtxStreamCreate(&of_green, g, 1, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+	uint64_t before = container();
+	for (int i = 0; i < 16; i++) {
+		CUstream in = i & 4 ? of_green : s;
+		CHECK_EQUAL(cuCtxSetCurrent(context_of_case(i & 3, own, other, g)), CUDA_SUCCESS);
+		for (int k = 0; k < 3; k++)
+			CHECK_EQUAL(i & 8 ? cuMemAllocFromPoolAsync(&p[k], 200 * MIB, pool, in) : cuMemAllocAsync(&p[k], 200 * MIB, in),
+				    k == 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+		CHECK(container() >= before + 400 * MIB && container() <= LIMIT);
+		for (int k = 0; k < 2; k++) CHECK_EQUAL(cuMemFreeAsync(p[k], in), CUDA_SUCCESS);
+		CHECK_EQUAL(cuStreamSynchronize(in), CUDA_SUCCESS);
+		CHECK_EQUAL(container(), before);
+		/* Freed in the order of the stream, which has an event of its own context. */
+		CHECK_EQUAL(cuCtxSetCurrent(own), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemAlloc_v2(&plain, 64 * MIB), CUDA_SUCCESS);
+		CHECK_EQUAL(cuCtxSetCurrent(context_of_case(i & 3, own, other, g)), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemFreeAsync(plain, in), CUDA_SUCCESS);
+		CHECK_EQUAL(cuStreamSynchronize(in), CUDA_SUCCESS);
+		CHECK_EQUAL(container(), before);
+	}
+	CHECK_EQUAL(cuCtxDestroy_v2(other), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGreenCtxDestroy(g), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSetCurrent(own), CUDA_SUCCESS);
+}
+
+/* In a child that was forked after cuInit the driver says that it is not initialised, and so does the hook. */
+TEST(forked_child_is_not_initialised) {
+	CUmemAllocationProp here = on_device(0);
+	CUmemoryPool pool;
+	CUstream s;
+	int status = -1;
+	CHECK_EQUAL(cuStreamCreate(&s, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_SUCCESS);
+	pid_t child = fork();
+	if (!child) {
+		CUdeviceptr p;
+		CUmemGenericAllocationHandle h;
+		check_failures = 0;
+		CHECK_EQUAL(cuMemAlloc_v2(&p, MIB), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(cuMemAllocAsync(&p, MIB, s), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, MIB, pool, NULL), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(cuMemCreate(&h, 2 * MIB, &here, 0), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(driver_launch((CUfunction)&p, NULL), CUDA_ERROR_NOT_INITIALIZED);
+		CHECK_EQUAL(cuInit(0), CUDA_ERROR_NOT_INITIALIZED);
+		_exit(check_failures != 0);
+	}
+	waitpid(child, &status, 0);
+	CHECK_EQUAL(status, 0);
+}
+
 /* 16 processes allocate until refused: together exactly the limit. Killed, their memory is released. */
 TEST(processes_race_at_the_limit) {
 	int pipes[2], sum = 0;
@@ -671,7 +742,7 @@ int main(int argc, char **argv) {
 						  T(unmapped_with_host_memory), T(many_pools), T(destroyed_pool_is_not_used),
 						  T(destroyed_pool_is_not_entered_again), T(event_of_a_destroyed_context_is_not_used),
 						  T(freed_memory_of_a_context_that_lives_on), T(many_freed_in_order),
-						  T(processes_race_at_the_limit), T(random_operations_do_not_drift),
+						  T(stream_decides_what_is_charged), T(forked_child_is_not_initialised), T(processes_race_at_the_limit), T(random_operations_do_not_drift),
 						  T(exported_memory_stays_charged), {0}};
 	if (!strcmp(argv[0], "competitor")) competitor(atoi(argv[1]));
 	server_start(&server);

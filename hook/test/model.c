@@ -14,6 +14,7 @@ struct model_stream model_streams[MODEL_STREAMS];
 uint64_t model_max_unfinished;
 int model_captured_records, model_stale_event_calls, model_events, model_blocking_events;
 CUresult model_launch_result;
+int model_record_fails;
 void (*model_on_bound_wait)(void), (*model_on_token_wait)(void);
 uint64_t model_before_launch, model_after_launch;
 int model_width;
@@ -89,6 +90,7 @@ static CUresult event_destroy(CUevent e) {
 
 static CUresult event_record(CUevent e, CUstream s) {
 	struct model_stream *st = stream_of(s);
+	if (model_record_fails) return CUDA_ERROR_INVALID_VALUE;
 	model_stale_event_calls += !((struct event *)e)->alive;
 	model_captured_records += st->capturing;
 	((struct event *)e)->at = st->end > clock_ns ? st->end : clock_ns;
@@ -120,6 +122,8 @@ static CUresult stream_wait(CUstream s) {
 	return CUDA_SUCCESS;
 }
 static CUresult context_current(CUcontext *c) { return *c = (CUcontext)0x1000, CUDA_SUCCESS; }
+static CUresult stream_context(CUstream s, CUcontext *c) { return (void)s, *c = (CUcontext)0x1000, CUDA_SUCCESS; }
+static CUresult stream_query(CUstream s) { return stream_of(s)->end > clock_ns ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; }
 static CUresult context_device(CUdevice *d) { return *d = 0, CUDA_SUCCESS; }
 static CUresult context_destroy(CUcontext c) { return (void)c, CUDA_SUCCESS; }
 static CUresult context_wait(void) {
@@ -148,6 +152,8 @@ static void install_functions(void) {
 		     {I_cuStreamSynchronize, stream_wait},
 		     {I_cuCtxSynchronize, context_wait},
 		     {I_cuCtxGetCurrent, context_current},
+		     {I_cuStreamGetCtx, stream_context},
+		     {I_cuStreamQuery, stream_query},
 		     {I_cuCtxGetDevice, context_device},
 		     {I_cuCtxDestroy_v2, context_destroy},
 		     {I_cuGraphLaunch, graph_launch},

@@ -33,6 +33,7 @@ extern uint64_t model_max_unfinished;      /* the most unfinished work at a laun
 extern int model_captured_records;     /* events recorded in a capturing stream */
 extern int model_stale_event_calls;     /* calls with a destroyed event */
 extern CUresult model_launch_result; /* of every launch */
+extern int model_record_fails;       /* no event can be recorded */
 extern uint64_t model_before_launch, model_after_launch; /* host time that a launch takes before the device can begin, and after that, ns */
 extern int model_width;            /* kernels that the SMs run in parallel */
 extern int model_events;          /* created and not destroyed */

@@ -212,8 +212,8 @@ TEST(every_memory_function_is_tested) {
 		enum gsh_kind kind;
 		const char *name;
 	} listed[] = {
-#define CU(kind, name, ...) {kind, #name},
-#define CUP(kind, name, twin, ...) {kind, #name}, {kind, #name "_" #twin},
+#define CU(kind, by, name, ...) {kind, #name},
+#define CUP(kind, by, name, twin, ...) {kind, #name}, {kind, #name "_" #twin},
 #define NVML(...)
 #define USE(...)
 #include "../src/symbols.def"

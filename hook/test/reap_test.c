@@ -319,6 +319,19 @@ TEST(failed_launches_are_not_measured) {
 	CHECK(charged_ns() < 100 * GSH_MICROSECOND);
 }
 
+/* Launches that no event can measure are charged: the first by the time until its stream is idle, the next ones by that. */
+TEST(launches_without_events_are_charged) {
+	struct model_kernel k = {10 * GSH_MILLISECOND};
+	model_start(RUN_AHEAD);
+	model_record_fails = 1;
+	for (int i = 0; i < 20; i++) {
+		model_launch(&k, 1);
+		cuStreamSynchronize(model_handle(1));
+	}
+	model_record_fails = 0;
+	check_charged(0.1);
+}
+
 /* No event is used after its context ended; none is left. */
 TEST(context_end_destroys_events) {
 	struct model_kernel k = {100 * GSH_MICROSECOND};
@@ -368,6 +381,7 @@ int main(int argc, char **argv) {
 						  T(capturing_streams_get_no_events),
 						  T(unobserved_captures_get_no_events),
 						  T(failed_launches_are_not_measured),
+						  T(launches_without_events_are_charged),
 						  T(context_end_destroys_events),
 						  T(long_runs_stay_exact),
 						  {0}};

@@ -19,8 +19,8 @@ static void *(*real_dlsym)(void *, const char *);
 static const struct {
 	const char *name, *base;
 } listed[] = {
-#define CU(kind, name, base, ...) {#name, base},
-#define CUP(kind, name, twin, base, ...) {#name, base}, {#name "_" #twin, base},
+#define CU(kind, by, name, base, ...) {#name, base},
+#define CUP(kind, by, name, twin, base, ...) {#name, base}, {#name "_" #twin, base},
 #define NVML(kind, name, ...) {#name, NULL},
 #define USE(...)
 #include "../src/symbols.def"

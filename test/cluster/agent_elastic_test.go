@@ -25,8 +25,8 @@ const (
 
 // TestAgentElastic runs inference beside a training job on an elastic slice, with the real agent and hook. Inference reaches its limit
 // while the other pod is idle. Its limit follows the pod's annotation down and up, but not above the limit with which the pod was placed.
-// When both work, a burst pushes the training job below its request; the agent is killed during the burst, and the training job must
-// recover afterwards.
+// When both work, a burst pushes the training job down to its request, below which it stays for half a second of it at most; the agent is
+// killed during the burst, and the training job must recover afterwards.
 func TestAgentElastic(t *testing.T) {
 	driver := buildDriver(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{workloadImage(t, driver)}}, oneGPU)
@@ -80,7 +80,7 @@ func (a *agents) testLimitKept(ctx context.Context, t *testing.T) {
 	}
 }
 
-// testKilledInBurst kills the agent, which contains the token server, while a burst pushes the training job below its request.
+// testKilledInBurst kills the agent, which contains the token server, while a burst pushes the training job down to its request.
 func (a *agents) testKilledInBurst(ctx context.Context, t *testing.T, serve, train *v1.Pod) {
 	node := a.Nodes[0]
 	a.begin(ctx, t, serve)
@@ -91,7 +91,7 @@ func (a *agents) testKilledInBurst(ctx context.Context, t *testing.T, serve, tra
 	a.waitSMs(ctx, t, train, trainLimit, 60, 95)
 	ended := a.press(ctx, t, serve, 30*time.Second)
 	a.realTime(t, both, unix.SCHED_RR)
-	a.waitSMs(ctx, t, train, trainLimit, 1, 35)
+	a.waitSMs(ctx, t, train, trainLimit, 35, 56) // of two seconds, it may miss half a second of its request
 
 	agent := a.of[node.Name]
 	agent.Kill()

@@ -98,6 +98,31 @@ func TestBurstControl(t *testing.T) {
 	}
 }
 
+// TestLongBurst checks that a burst which lasts pushes the trainer down to its request, and not below it for more than half a second of it: in
+// any two seconds of the burst, the trainer has what it requests, less that half second. The bursting pod has its own request all the time.
+func TestLongBurst(t *testing.T) {
+	t.Parallel()
+	const over, period = burst + 5*second, 2 * second
+	e := serving(over)
+	e.Pods[0].More[0] = []string{kernel(5*ms, share.Whole), "sync=8", at("from", burst), at("until", over)}
+	e.Pods[1].Load = []string{kernel(10*ms, share.Whole), "sync=8", at("from", learned)}
+	m := open(t, e)
+	if err := m.GPU.Run(over + 2*second); err != nil {
+		t.Fatal(err)
+	}
+	slo, trainer := m.Spans(0), m.Spans(1)
+	for from := burst; from+period <= over; from += 100 * ms {
+		serves, trains := 0.6*slo.Busy(from, from+period), 0.9*trainer.Busy(from, from+period)
+		t.Logf("from %v: the pod has %.1f %% of the SMs, the trainer %.1f %%", from, 100*serves, 100*trains)
+		if serves < 0.29 || trains < 0.5*0.7 || trains > 0.56 {
+			t.Errorf("from %v: the pod has %.1f %% of the SMs and the trainer %.1f %%, want 30 and 35 to 50 %%", from, 100*serves, 100*trains)
+		}
+	}
+	if after := 0.9 * trainer.Busy(over+second, over+2*second); after < 0.8 {
+		t.Errorf("a second after the burst, the trainer has %.1f %% of the SMs", 100*after)
+	}
+}
+
 // TestCredit checks that, in any second, as many blocks are launched as were issued, for one process and for two. The control is
 // the same load without the hook.
 func TestCredit(t *testing.T) {

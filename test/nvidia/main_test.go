@@ -82,8 +82,8 @@ func symbols(t *testing.T) []symbol {
 	}
 	command := exec.Command("gcc", "-E", "-P", "-I.", "-x", "c", "-")
 	command.Stdin = strings.NewReader(`
-#define CU(kind, name, base, since, ...) @name base since
-#define CUP(kind, name, twin, base, since, ...) @name base since @name##_##twin base since twin
+#define CU(kind, by, name, base, since, ...) @name base since
+#define CUP(kind, by, name, twin, base, since, ...) @name base since @name##_##twin base since twin
 #define NVML(kind, name, ...) @name
 #define USE(name, ...) @name
 #include "hook/src/symbols.def"

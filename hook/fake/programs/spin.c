@@ -2,13 +2,14 @@
  * spin: a process that keeps a GPU busy, the load of experiments.
  *
  *   spin KERNEL [from=NS] [until=NS] [count=N] [as=kernel|graph|cooperative] [graph=N] [sync=N] [pause=NS] [streams=N] [threads=N]
- *        [lie=NS]
+ *        [lie=NS] [context=none|other|green]
  *   spin BYTES as=memset|copy|upload ...
  *
  * KERNEL is a name of the fake driver, with its number of blocks. Each thread launches it from one time until another or
  * `count` times, in graphs of N kernels if asked for, into its streams in turn. Or it sets or copies so many bytes on the
  * device, or copies them to the device. After every `sync` launches it waits for the stream, then sleeps for `pause`. With
- * `lie` it writes 0 to what the hook reports to the token server, in that period. At the end it prints "launches <n> waits
+ * `lie` it writes 0 to what the hook reports to the token server, in that period. `context` says that it launches while no context is
+ * current or another one than its streams', or that these are of a green context. At the end it prints "launches <n> waits
  * <ns>": the longest time of one launch with its synchronisation.
  */
 #include "../fake.h"
@@ -25,6 +26,9 @@ CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuModuleLoadData(CUmodule *, const void *);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
 CUresult cuStreamCreate(CUstream *, unsigned);
+CUresult cuGreenCtxCreate(CUcontext *, void *, CUdevice, unsigned);
+CUresult cuGreenCtxStreamCreate(CUstream *, CUcontext, unsigned, int);
+CUresult cuCtxCreate_v2(CUcontext *, unsigned, CUdevice);
 CUresult cuStreamSynchronize(CUstream);
 CUresult cuCtxSynchronize(void);
 CUresult cuStreamBeginCapture_v2(CUstream, int);
@@ -42,8 +46,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, uns
 
 static struct {
 	uint64_t from, until, count, pause, sync, graph, streams, threads, lie;
-	const char *as;
-} option = {0, UINT64_MAX, UINT64_MAX, 0, 0, 1, 1, 1, 0, "kernel"};
+	const char *as, *context;
+} option = {0, UINT64_MAX, UINT64_MAX, 0, 0, 1, 1, 1, 0, "kernel", ""};
 
 static CUcontext context;
 static unsigned grid = 64; /* thread blocks of a launch */
@@ -80,6 +84,8 @@ static void parse(char *argument)
 		}
 	if (strcmp(argument, "as") == 0)
 		option.as = value;
+	if (strcmp(argument, "context") == 0)
+		option.context = value;
 }
 
 /* Returns an executable graph of kernels. */
@@ -144,10 +150,17 @@ static void *run(void *unused)
 	CUstream streams[STREAMS_MAX];
 	CUgraphExec exec = NULL;
 	MUST(cuCtxSetCurrent(context));
+	CUcontext other, green = NULL;
+	if (strcmp(option.context, "green") == 0)
+		MUST(cuGreenCtxCreate(&green, NULL, 0, 1));
 	for (uint64_t i = 0; i < option.streams && i < STREAMS_MAX; i++)
-		MUST(cuStreamCreate(&streams[i], 1));
+		MUST(green ? cuGreenCtxStreamCreate(&streams[i], green, 1, 0) : cuStreamCreate(&streams[i], 1));
 	if (strcmp(option.as, "graph") == 0)
 		exec = capture(streams[0]);
+	if (strcmp(option.context, "none") == 0)
+		MUST(cuCtxSetCurrent(NULL));
+	if (strcmp(option.context, "other") == 0)
+		MUST(cuCtxCreate_v2(&other, 0, 0));
 	if (fakesim_now() < option.from)
 		fakesim_sleep(option.from - fakesim_now());
 	uint64_t launches = 0, longest = 0;

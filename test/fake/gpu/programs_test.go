@@ -206,7 +206,7 @@ func TestSurface(t *testing.T) {
 		t.Fatal(err)
 	}
 	var missing []string
-	entries := regexp.MustCompile(`(?m)^(CUP?|USE)\((?:[A-Z]+, )?(cu\w+)(?:, (ptsz|ptds))?`).FindAllStringSubmatch(string(list), -1)
+	entries := regexp.MustCompile(`(?m)^(CUP?|USE)\((?:[A-Z]+, )*(cu\w+)(?:, (ptsz|ptds))?`).FindAllStringSubmatch(string(list), -1)
 	for _, entry := range entries {
 		names := []string{entry[2]}
 		if entry[1] == "CUP" {

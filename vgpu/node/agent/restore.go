@@ -19,9 +19,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. A record that cannot be decoded, or
-// on which a process of its container holds a lease, is removed, since it may not hold any more when an agent that knows its version comes back. Its directory stays: a running container has it
-// mounted, and would not see a new one of the same name.
+// restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. A record that cannot be read or
+// decoded, or on which a process of its container holds a lease, is removed, since it may not hold any more when an agent that knows its version
+// comes back. Its directory stays: a running container has it mounted, and would not see a new one of the same name.
 func (g *granter) restore() error {
 	if err := os.MkdirAll(g.grantsDir(), 0o755); err != nil {
 		return err
@@ -36,16 +36,16 @@ func (g *granter) restore() error {
 		}
 		granted, err := g.readRecord(entry.Name())
 		switch {
-		case errors.Is(err, errUndecodable):
-			g.Log.Warn("removing the record of a grant, which is made again if its container runs", "directory", entry.Name(), "error", err)
-			if err := os.Remove(filepath.Join(g.containerDir(entry.Name()), recordName)); err != nil {
-				return err
-			}
+		case err == nil:
+			g.grants.restore(granted)
 		case errors.Is(err, fs.ErrNotExist): // the agent has ended before it wrote the record, or since it removed one
-		case err != nil:
+		case isShortage(err): // says nothing about the record
 			return err
 		default:
-			g.grants.restore(granted)
+			g.Log.Warn("removing the record of a grant, which is made again if its container runs", "directory", entry.Name(), "error", err)
+			if err := os.RemoveAll(filepath.Join(g.containerDir(entry.Name()), recordName)); err != nil {
+				g.Log.Error("failed to remove the record of a grant", "directory", entry.Name(), "error", err)
+			}
 		}
 	}
 	g.Log.Info("restored grants", "count", len(g.grants.all()))
@@ -53,24 +53,24 @@ func (g *granter) restore() error {
 	return nil
 }
 
-var errUndecodable = errors.New("the record cannot be decoded")
+// isShortage reports whether an error means that the agent or the machine lacks descriptors or memory.
+func isShortage(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
 
 func (g *granter) readRecord(id string) (grant.Grant, error) {
 	text, err := atomicfile.TryRead(filepath.Join(g.containerDir(id), recordName))
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return grant.Grant{}, fmt.Errorf("%w: a process holds a lease on it", errUndecodable)
+		return grant.Grant{}, errors.New("a process holds a lease on it")
 	}
 	if err != nil {
 		return grant.Grant{}, err
 	}
 	granted, err := grant.Decode(text)
 	if err == nil && granted.ID() != id {
-		err = os.ErrInvalid
+		err = fmt.Errorf("the record is of %s", granted.String())
 	}
-	if err != nil {
-		return grant.Grant{}, fmt.Errorf("%w: %w", errUndecodable, err)
-	}
-	return granted, nil
+	return granted, err
 }
 
 // removeUngranted removes the directories of containers without a grant whose pods are gone, which restore has left.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/test/lease"
@@ -31,12 +32,19 @@ func TestUndecodableRecord(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		record  func(text string) string
+		damage  func(path string) error // what is there in place of the record
 		options func(*testing.T) func(*Options)
 	}{
+		"a directory":            {damage: func(path string) error { return os.MkdirAll(filepath.Join(path, "a"), 0o755) }},
+		"a FIFO":                 {damage: func(path string) error { return syscall.Mkfifo(path, 0o600) }},
+		"a socket":               {damage: func(path string) error { return syscall.Mknod(path, syscall.S_IFSOCK|0o600, 0) }},
+		"endless":                {damage: func(path string) error { return os.Symlink("/dev/zero", path) }},
+		"a loop":                 {damage: func(path string) error { return os.Symlink(path, path) }},
+		"huge":                   {damage: func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) }},
 		"torn":                   {record: func(text string) string { return text[:len(text)/2] }},
 		"of a later version":     {record: func(text string) string { return strings.Replace(text, `"version":1`, `"version":9`, 1) }},
 		"of another container":   {record: func(text string) string { return strings.Replace(text, `"uid":"a"`, `"uid":"b"`, 1) }},
-		"while MPS is not found": {func(string) string { return "" }, func(t *testing.T) func(*Options) { return withMPS(t) }},
+		"while MPS is not found": {record: func(string) string { return "" }, options: func(t *testing.T) func(*Options) { return withMPS(t) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +66,12 @@ func TestUndecodableRecord(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(path, []byte(test.record(string(text))), 0o600); err != nil {
+				if test.damage != nil {
+					err = errors.Join(os.Remove(path), test.damage(path))
+				} else {
+					err = os.WriteFile(path, []byte(test.record(string(text))), 0o600)
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -135,8 +148,9 @@ func TestAdoptionFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			blocker := r.containerPath("a", blocked) + ".next" // as this is a directory, the file cannot be written
-			if err := errors.Join(os.WriteFile(r.containerPath("a", recordName), nil, 0o600), os.Mkdir(blocker, 0o755)); err != nil {
+			blocker := r.containerPath("a", blocked) + ".next"              // as this is a directory, the file cannot be written
+			lost := os.Remove(r.containerPath("a", tokenserver.PolicyName)) // if it was there, it would not be written
+			if err := errors.Join(lost, os.WriteFile(r.containerPath("a", recordName), nil, 0o600), os.Mkdir(blocker, 0o755)); err != nil {
 				t.Fatal(err)
 			}
 			r.start()
@@ -162,24 +176,17 @@ func TestAdoptionFails(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecord: an agent does not start while a record cannot be read, since the grant in it may be of a running container.
-func TestUnreadableRecord(t *testing.T) {
-	t.Parallel()
-	r := newFixture(t)
-	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
-	r.stop()
-	path := r.containerPath("a", recordName)
-	if err := os.Rename(path, path+".kept"); err != nil {
-		t.Fatal(err)
+// TestShortageAtRestore: an agent that lacks descriptors does not start, rather than take records that it cannot open for damaged ones.
+func TestShortageAtRestore(t *testing.T) {
+	for _, err := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM} {
+		if !isShortage(&os.PathError{Op: "open", Err: err}) {
+			t.Errorf("%v", err)
+		}
 	}
-	if err := os.Mkdir(path, 0o755); err != nil { // reads fail, as on a broken disk
-		t.Fatal(err)
-	}
-	if err := r.granter.restore(); err == nil || !strings.Contains(err.Error(), recordName) {
-		t.Errorf("restored: %v", err)
-	}
-	if _, err := os.Stat(path + ".kept"); err != nil {
-		t.Error(err)
+	for _, err := range []error{unix.EIO, unix.ELOOP, unix.EACCES, os.ErrNotExist} {
+		if isShortage(err) {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@
 package atomicfile
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,6 +23,17 @@ func WriteFile(path string, data []byte, perm os.FileMode) error {
 		return err
 	}
 	return syncFolder(filepath.Dir(path))
+}
+
+// Update replaces the file at path like WriteFile, unless it has this content: a full disk then does no harm.
+func Update(path string, data []byte, perm os.FileMode) error {
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode() == perm {
+		if old, err := TryRead(path); err == nil && bytes.Equal(old, data) {
+			return syncFolder(filepath.Dir(path)) // whoever wrote it may not have got to this
+		}
+	}
+	return WriteFile(path, data, perm)
 }
 
 // writeSynced creates a new file with this content and returns once it is on disk. O_EXCL makes it fail if a file or symbolic link with the

@@ -259,6 +259,26 @@ func ReadFile(pid int, name string) ([]byte, error) {
 	return text, err
 }
 
+// StartedWith reports whether a process runs whose program was started with an environment variable of this name and value, as far as
+// environments can be read. The program itself may have changed its environment since.
+func StartedWith(variable string) (bool, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		text, _ := ReadFile(pid, "environ") // an error means that the process has ended, or is of a user that the caller cannot look into
+		if slices.Contains(strings.Split(string(text), "\x00"), variable) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // MappedLibraries returns the base names of the shared libraries that a process has mapped, each once, in the order of their addresses. If
 // the process has more mappings than are read, it returns the first ones and ErrTooLong.
 func MappedLibraries(pid int) ([]string, error) {

@@ -33,6 +33,9 @@ func (a *memoryAudit) noteOf(run string) string {
 func (a *memoryAudit) observe(runs []*run, processes []gpu.Process) {
 	var uses []watchdog.MemoryUse
 	for _, r := range runs {
+		if r.container == nil {
+			continue
+		}
 		for _, v := range r.container.Status().VGPUs {
 			uses = append(uses, watchdog.MemoryUse{
 				Container: r.ID, Slice: v.UUID, Granted: v.Memory, Ledger: v.Used,

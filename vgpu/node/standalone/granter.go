@@ -177,8 +177,20 @@ func (g *granter) runOf(w *waiter, picks []packing.Pick) *run {
 func (g *granter) watch(r *run) {
 	g.runs.add(r)
 	g.server.syncMPS(g.runs.snapshot())
-	g.memory.limit(r)
+	if !r.lost {
+		g.memory.limit(r)
+	}
+	g.awaitEnd(r)
+}
+
+// awaitEnd waits in the background for the end of a run's process, or for the end of the lease within which children of one that has ended may
+// reconnect. It does nothing if whether the process lives is not known.
+func (g *granter) awaitEnd(r *run) {
 	if r.dead {
+		g.endAfterLease(r)
+		return
+	}
+	if r.process == (process.Process{}) {
 		return
 	}
 	g.watches.Go(func() {
@@ -208,7 +220,7 @@ func (g *granter) endIfUnused(r *run) {
 // release frees the share of a run and grants waiting requests. It does nothing while the process of the run lives or its children use the
 // share. The caller holds the operation lock.
 func (g *granter) release(r *run) {
-	if !g.runs.isRunning(r) || !r.dead || r.container.InUse() {
+	if !g.runs.isRunning(r) || !r.dead || g.server.isUsed(r) {
 		return
 	}
 	g.runs.update(func() { r.ended = true })
@@ -239,6 +251,8 @@ func (g *granter) setLimit(uid uint32, r control.LimitRequest) *control.Refusal 
 		return &control.Refusal{Reason: fmt.Sprintf("%s is another user's", run.ID)}
 	}
 	switch {
+	case run.container == nil:
+		return &control.Refusal{Reason: fmt.Sprintf("%s is not served: %s", run.ID, run.unserved)}
 	case (r.SMLimit == nil) == (r.Quota == nil):
 		return &control.Refusal{Reason: "want one of an SM limit and a quota"}
 	case r.SMLimit != nil:

@@ -1,11 +1,17 @@
 package standalone
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 )
@@ -33,6 +39,29 @@ func FindGroups() (*Groups, error) {
 	return nil, fmt.Errorf("cgroup v2 is not mounted")
 }
 
+// groupName returns the name of a run's cgroup.
+func groupName(run string) string { return "gshare-" + run }
+
+// find returns the paths of the cgroups that have the name of a run's.
+func (g *Groups) find(run string) (paths []string) {
+	_ = filepath.WalkDir(g.root, func(dir string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == groupName(run) {
+			paths = append(paths, strings.TrimPrefix(dir, g.root))
+		}
+		return nil // cgroups come and go meanwhile
+	})
+	return paths
+}
+
+// isPopulated reports whether a cgroup, or one below it, has processes. It assumes so if the kernel does not say.
+func (g *Groups) isPopulated(path string) bool {
+	text, err := os.ReadFile(filepath.Join(g.root, path, "cgroup.events"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) { // ENODEV: removed since it was opened
+		return false
+	}
+	return err != nil || !slices.Contains(strings.Split(string(text), "\n"), "populated 0")
+}
+
 // enter moves a process into a new cgroup below its present one, whose limits therefore still apply. It returns the path of the new cgroup.
 func (g *Groups) enter(pid int, run string) (path string, err error) {
 	m, err := cgroup.Of(pid)
@@ -43,7 +72,7 @@ func (g *Groups) enter(pid int, run string) (path string, err error) {
 	if !ok {
 		return "", fmt.Errorf("process %d has no cgroup v2", pid)
 	}
-	path = filepath.Join(parent, "gshare-"+run)
+	path = filepath.Join(parent, groupName(run))
 	if err := os.Mkdir(filepath.Join(g.root, path), 0o755); err != nil {
 		return "", err
 	}

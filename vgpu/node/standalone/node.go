@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -55,7 +56,7 @@ type Node struct {
 }
 
 // New returns a node that serves the configured devices, and the runs that an earlier agent left. It returns an error if there is no such
-// device, or if it cannot read the record of a run or serve one whose process lives.
+// device, or if there are runs of another version of the agent.
 func New(o Options) (*Node, error) {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming
@@ -73,11 +74,11 @@ func New(o Options) (*Node, error) {
 	}
 	n.memory = &memoryLimiter{Options: &n.Options, devices: n.devices, runs: n.runs, confirmed: n.granter.recordMemoryLimit}
 	n.granter.server, n.granter.memory, n.granter.enforcement = n.server, n.memory, n.enforcement
-	if err := os.MkdirAll(n.server.runsDir(), 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(n.server.runsDir(), 0o755), os.MkdirAll(n.server.recordsDir(), 0o755)); err != nil {
 		return nil, err
 	}
 	n.watchProcesses()
-	if err := n.granter.restore(); err != nil {
+	if err := (restorer{n.granter}).restore(); err != nil {
 		n.Close()
 		return nil, fmt.Errorf("restore runs: %w", err)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -69,9 +68,12 @@ type program struct {
 	input io.Closer
 }
 
-func newProgram(t testing.TB) *program {
+func newProgram(t testing.TB) *program { return startProgram(t, func(*exec.Cmd) {}) }
+
+func startProgram(t testing.TB, change func(*exec.Cmd)) *program {
 	t.Helper()
 	cmd := exec.Command("cat")
+	change(cmd)
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -404,53 +406,6 @@ func TestDeviceOfRunIsLost(t *testing.T) {
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 8192))
 	if _, err := os.Stat(grant.Dir); !os.IsNotExist(err) {
 		t.Errorf("its directory is left: %v", err)
-	}
-}
-
-// TestRunThatCannotBeRestored: an agent that cannot restore a run whose program lives does not start, as it would give the run's devices to
-// others, and leaves the run to a later agent. It removes the run if the program has ended.
-func TestRunThatCannotBeRestored(t *testing.T) {
-	for name, file := range map[string]string{"its policy file cannot be written": tokenserver.PolicyName + ".next", "its record cannot be read": recordName} {
-		t.Run(name, func(t *testing.T) {
-			dir := tempDir(t)
-			n := newNode(t, dir)
-			p := newProgram(t)
-			blocker := filepath.Join(mustAdmit(t, n, p, ask(60, 60, 1024)).Dir, file)
-			n.Close()
-			if err := os.Rename(blocker, blocker+".kept"); err != nil && !os.IsNotExist(err) {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(blocker, 0o755); err != nil { // as there is a directory, the file is of no use
-				t.Fatal(err)
-			}
-			if other, err := New(nodeOptions(dir)); err == nil {
-				t.Errorf("an agent starts, with %d runs", len(other.Status().Runs))
-				other.Close()
-			}
-			if err := os.Remove(blocker); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(blocker+".kept", blocker); err != nil && !os.IsNotExist(err) {
-				t.Fatal(err)
-			}
-			if n = newNode(t, dir); len(n.Status().Runs) != 1 {
-				t.Fatalf("%d runs", len(n.Status().Runs))
-			}
-			n.Close()
-			if file == recordName {
-				return // who the process is cannot be known
-			}
-			p.end()
-			if err := os.Mkdir(blocker, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if n = newNode(t, dir); len(n.Status().Runs) != 0 {
-				t.Errorf("%d runs after the end of the program", len(n.Status().Runs))
-			}
-			if _, err := os.Stat(filepath.Dir(blocker)); !os.IsNotExist(err) {
-				t.Errorf("its directory is left: %v", err)
-			}
-		})
 	}
 }
 

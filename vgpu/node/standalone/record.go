@@ -2,6 +2,8 @@ package standalone
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
@@ -11,6 +13,9 @@ import (
 
 // recordName is the name of the file with a run's record, in the run's directory.
 const recordName = "run.json"
+
+// recordSuffix follows the ID of a run in the name of the second copy of its record.
+const recordSuffix = ".json"
 
 // recordVersion is the version of the records of runs on disk. Records of other versions are refused.
 const recordVersion = 1
@@ -58,8 +63,33 @@ func decodeRecord(text []byte) (r record, err error) {
 	if err := versioned.Decode(text, recordVersion, &r); err != nil {
 		return record{}, fmt.Errorf("decode run: %w", err)
 	}
-	if err := r.request().Validate(); err != nil {
+	err = r.request().Validate()
+	if err == nil {
+		err = r.validate()
+	}
+	if err != nil {
 		return record{}, fmt.Errorf("decode run: %w", err)
 	}
 	return r, nil
+}
+
+// validate returns an error for what an agent writes in no record, apart from the share: it must not be taken for a run that has ended, or for
+// one on other devices.
+func (r *record) validate() error {
+	devices := slices.Sorted(slices.Values(r.Devices))
+	switch {
+	case r.PID <= 0:
+		return fmt.Errorf("%d is no PID", r.PID)
+	case devices[0] == "" || len(slices.Compact(devices)) < len(r.Devices):
+		return fmt.Errorf("devices %.100q are not as many", r.Devices)
+	case r.SMLimit != 0 && (r.SMLimit < r.Share.SMRequest || r.SMLimit > r.Share.SMLimit):
+		return fmt.Errorf("an SM limit of %d does not fit the share", r.SMLimit)
+	case r.Quota < 0 || r.Quota > r.Share.QuotaRequest:
+		return fmt.Errorf("a quota of %d does not fit the share", r.Quota)
+	case r.MemoryLimit < 0:
+		return fmt.Errorf("a memory limit of %d", r.MemoryLimit)
+	case r.Cgroup != "" && (path.Clean(r.Cgroup) != r.Cgroup || !path.IsAbs(r.Cgroup) || path.Base(r.Cgroup) != groupName(r.ID)):
+		return fmt.Errorf("%.100q is not the cgroup of the run", r.Cgroup)
+	}
+	return nil
 }

@@ -50,6 +50,20 @@ func TestDecodeRecordRefuses(t *testing.T) {
 		"unknown class":    {`"elastic"`, `"plastic"`},
 		"unknown priority": {`"slo"`, `"slow"`},
 		"torn":             {`}}`, ``},
+		"no process":       {`"pid":4711`, `"pid":0`},
+		"negative PID":     {`"pid":4711`, `"pid":-4711`},
+		"absurd PID":       {`"pid":4711`, `"pid":1e30`},
+		"text as PID":      {`"pid":4711`, `"pid":"4711"`},
+		"device twice":     {`["GPU-1"]`, `["GPU-1","GPU-1"]`},
+		"empty device":     {`["GPU-1"]`, `[""]`},
+		"low SM limit":     {`"smLimit":400,"cgroup"`, `"smLimit":299,"cgroup"`},
+		"high SM limit":    {`"smLimit":400,"cgroup"`, `"smLimit":501,"cgroup"`},
+		"negative quota":   {`"cgroup"`, `"quota":-1,"cgroup"`},
+		"high quota":       {`"cgroup"`, `"quota":1001,"cgroup"`},
+		"negative limit":   {`5368709120`, `-1`},
+		"another cgroup":   {`gshare-a1b2c3d4`, `gshare-z`},
+		"relative cgroup":  {`/user.slice/`, `user.slice/`},
+		"cgroup above":     {`/user.slice/`, `/user.slice/../`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(golden, test.old, test.new, 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -59,6 +60,18 @@ func (s *runStore) snapshot() (copies []*run) {
 	return copies
 }
 
+// unserved returns the runs that the token server does not serve.
+func (s *runStore) unserved() (list []*run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.runs {
+		if r.container == nil {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
 func (s *runStore) isClosed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,10 +113,12 @@ func (s *runStore) find(name string) (found *run, err error) {
 type run struct {
 	record    // its SMLimit, Quota, MemoryLimit and Enforcement change
 	process   process.Process
-	dead      bool   // the process has ended
-	ended     bool   // its share is being released
-	pipe      string // MPS pipe directory in its environment; empty after a restart of the agent
-	container *tokenserver.Container
+	dead      bool                   // the process has ended
+	ended     bool                   // its share is being released
+	pipe      string                 // MPS pipe directory in its environment; empty after a restart of the agent
+	container *tokenserver.Container // nil while the token server does not serve it; its programs then keep to their limits by themselves
+	unserved  string                 // why it does not
+	lost      bool                   // its record is lost, and its share is what it could be at most
 }
 
 func (r *run) pod() *packing.Pod { return podOf(r.UID, r.request()) }
@@ -152,11 +167,19 @@ func (r *run) admit(p process.Process) error {
 }
 
 func (r *run) status() control.Run {
-	status := r.container.Status()
 	out := control.Run{
 		ID: r.ID, Name: r.Name, UID: r.UID, PID: r.PID, Started: r.Started, Priority: string(r.Priority),
-		Enforcement: r.Enforcement, Refused: status.Refused, SelfPaced: status.SelfPaced, Refusals: status.Refusals, VGPUs: []control.VGPU{},
+		Enforcement: r.Enforcement, VGPUs: []control.VGPU{},
 	}
+	if r.container == nil {
+		for _, uuid := range r.Devices {
+			out.VGPUs = append(out.VGPUs, vgpuOf(tokenserver.VGPUStatus{Share: share.Share(r.Share), UUID: uuid, CurrentSMLimit: r.Share.SMLimit}))
+		}
+		out.Enforcement.Missing = append(slices.Clone(out.Enforcement.Missing), enforcement.Unserved+": "+r.unserved)
+		return out
+	}
+	status := r.container.Status()
+	out.Refused, out.SelfPaced, out.Refusals = status.Refused, status.SelfPaced, status.Refusals
 	for _, v := range status.VGPUs {
 		out.VGPUs = append(out.VGPUs, vgpuOf(v))
 	}
@@ -165,6 +188,9 @@ func (r *run) status() control.Run {
 
 // overruns returns how much the run has overrun its tokens, and was delayed by overruns of others.
 func (r *run) overruns() token.Overruns {
+	if r.container == nil {
+		return token.Overruns{}
+	}
 	status := r.container.Status()
 	if len(status.VGPUs) != 1 {
 		return token.Overruns{}

@@ -45,12 +45,15 @@ func TestDeclared(t *testing.T) {
 	record(t, dir, "c", "other", "GPU-1", share.Weights{Digest: named("1"), Memory: 8 * share.MiB})
 	record(t, dir, "d", "team", "GPU-2", share.Weights{Digest: named("3"), Memory: 8 * share.MiB})
 	record(t, dir, "e", "team", "GPU-1")
-	for _, id := range []string{"empty", "damaged"} { // a grant that is being released, and one of an unknown version
+	for _, id := range []string{"empty", "damaged", "folder/grant.json"} { // a grant that is being released, and one of an unknown version
 		if err := os.MkdirAll(filepath.Join(dir, id), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "damaged", "grant.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Declared(dir, "GPU-1", "team")()

@@ -22,6 +22,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Lease is how long a client keeps its last state after the last heartbeat. After that it paces itself by its policy file.
@@ -185,7 +186,7 @@ func (c *Container) createDir() error {
 
 // writePolicy writes the limits that apply while no server runs. Memory limits are those of the given vGPUs.
 func (c *Container) writePolicy(idleOnly bool, vgpus []VGPU) error {
-	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(vgpus, idleOnly)), 0o644)
+	return atomicfile.Update(filepath.Join(c.Dir, PolicyName), []byte(policyText(vgpus, idleOnly)), 0o644)
 }
 
 // createLockFile creates the container's lock file, unless an earlier server has: running processes hold their locks on that file. All users
@@ -279,6 +280,29 @@ func policyText(vgpus []VGPU, idleOnly bool) string {
 		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.guaranteedFraction(idleOnly), v.SMRequest)
 	}
 	return b.String()
+}
+
+// PolicyDevices returns the UUID of each vGPU in the policy file of a container's directory. It returns an error unless it understands the whole
+// file.
+func PolicyDevices(dir string) (uuids []string, err error) {
+	text, err := atomicfile.TryRead(filepath.Join(dir, PolicyName))
+	if err != nil {
+		return nil, err
+	}
+	lines, ok := strings.CutPrefix(string(text), "version 1\n")
+	if !ok || lines == "" {
+		return nil, fmt.Errorf("parse policy: %.40q", text)
+	}
+	for line := range strings.Lines(lines) {
+		var v VGPU
+		var quota share.PerMille
+		n, err := fmt.Sscanf(line, "vgpu %d %s memory %d quota %d sm %d\n", &v.Index, &v.UUID, &v.Memory, &quota, &v.SMRequest)
+		if err != nil || n != 5 {
+			return nil, fmt.Errorf("parse policy: %.100q", line)
+		}
+		uuids = append(uuids, v.UUID)
+	}
+	return uuids, nil
 }
 
 func (c *Container) sessionFile(id uint64) string {

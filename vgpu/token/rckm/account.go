@@ -27,14 +27,16 @@ func deviceTimeOf(d time.Duration, p share.PerMille) deviceTime { return deviceT
 
 // timeAccount compares the device time that a share gets with its request. The device time that processes report includes time in which
 // their work waits behind that of neighbours. So it shows when the share wanted the device, but not how much of it the share got; beside
-// neighbours, that is estimated from the launched blocks.
+// neighbours, that is estimated from the launched blocks. Its fields are one account: each tick, all of them follow from one another.
 type timeAccount struct {
 	owed      deviceTime    // what the request is worth while the share wanted the device, less what it got; negative if it got more
 	launched  deviceTime    // estimated device time of launched blocks that does not yet count as got
 	wanted    time.Duration // how long it wanted the device in the latest ticks
 	used      time.Duration // how much of that time it used the device, assuming that nobody else did
 	reported  time.Duration // reported device time less what has been counted as used; negative while a long kernel runs
+	waits     bool          // it wanted the device in the latest ticks, and had no tokens for it
 	busy      bool          // launched work was unfinished at the end of the last tick
+	idle      int64         // ticks since it last used or wanted the device
 	alone     int64         // ticks since a neighbour was active
 	disturbed bool          // a neighbour was active in the latest ticks, and it is not yet known how long the share's blocks take
 
@@ -42,25 +44,25 @@ type timeAccount struct {
 	took    time.Duration // and how long they took; old ones weigh less
 	tries   int64         // ticks, up to owedTicks, in which others may have been stopped to measure that; ticks without active neighbours count more
 	active  bool          // it used or wanted the device in the latest ticks
+	starved bool          // it is owed more than it waits for patiently
 	stopped bool          // it gets no tokens until other shares have got what they are owed
 }
 
 // addTicks adds what a share reported in the given time. Work that stays unfinished, with nothing reported meanwhile, counts as use now, not
-// when it ends.
-func (a *timeAccount) addTicks(l Launches, passed time.Duration) {
-	working := a.busy && l.Busy
+// when it ends. A share that wanted the device wants it until it has tokens again, since it cannot show this itself.
+func (a *timeAccount) addTicks(l Launches, lacksTokens bool, passed time.Duration) {
 	a.reported = min(a.reported+l.Device, maxTime)
 	a.used = min(max(a.reported, 0), passed)
-	if working && l.Device == 0 {
+	if a.busy && l.Busy && l.Device == 0 {
 		a.used = passed
 	}
 	a.reported -= a.used
-	switch {
-	case working, a.stopped && a.wanted > 0: // without tokens it cannot show that it still wants the device
+	waits := lacksTokens && a.wanted > 0
+	a.wanted = a.used
+	if waits || l.Busy && (a.busy || a.waits) {
 		a.wanted = passed
-	default:
-		a.wanted = a.used
 	}
+	a.waits = waits
 	if !l.Busy {
 		a.reported = 0
 	}
@@ -80,7 +82,7 @@ func (s timeAccounts) addTicks(n int64) {
 	n = min(n, owedTicks)
 	passed := time.Duration(n) * s.tick
 	for _, m := range s.members {
-		m.time.addTicks(m.tick, passed)
+		m.time.addTicks(m.tick, m.lacksTokens(), passed)
 	}
 	for _, m := range s.members {
 		beside := s.hasActiveNeighbour(m)
@@ -100,15 +102,20 @@ func (s timeAccounts) addTicks(n int64) {
 		if !a.busy {
 			a.launched = 0
 		}
-		if a.wanted == 0 {
-			a.owed = max(a.owed-got[k], min(a.owed, 0)) // it did not want what it could have had
-		} else {
+		switch {
+		case a.wanted > 0:
 			a.owed += deviceTimeOf(a.wanted, m.Request) - got[k]
+		case !a.busy: // otherwise it has just launched
+			a.owed = max(a.owed-got[k], min(a.owed, 0)) // it did not want what it could have had
 		}
 		a.owed = min(max(a.owed, -surplusTicks*s.requestOf(m)), s.mostOwed(m))
-		if m.isQuiet() && !a.busy {
+		if a.idle += n; a.active || a.wanted > 0 {
+			a.idle = 0
+		}
+		if a.idle > quietAfter {
 			a.owed = 0
 		}
+		a.starved = s.isStarved(m)
 	}
 	for _, m := range s.members {
 		m.time.stopped = s.isStopped(m)
@@ -153,10 +160,10 @@ func (s timeAccounts) requestOf(m *member) deviceTime { return deviceTimeOf(s.ti
 // mostOwed returns the most that a share can be owed.
 func (s timeAccounts) mostOwed(m *member) deviceTime { return owedTicks * s.requestOf(m) }
 
-// deviceTimeGot returns the device time that a share got in the latest ticks, at most what it wanted at its cap. Beside active shares that
-// may be stopped for it, that is the estimate for its launches. Beside others, nothing can be done about what they take. So the share counts
-// as having got its part in proportion to the requests, even if it wanted nothing, since it could have had that part. A share without a
-// request gets nothing that counts.
+// deviceTimeGot returns the device time that a share got in the latest ticks, at most what it wanted at its cap. Alone and beside active shares
+// that may be stopped for it, that is the estimate for its launches; alone with tokens, it is at least its request. Beside others, nothing can be done about
+// what they take. So the share counts as having got its part in proportion to the requests, even if it wanted nothing, since it could have had
+// that part. A share without a request gets nothing that counts.
 func (s timeAccounts) deviceTimeGot(m *member, passed time.Duration) deviceTime {
 	if m.Request == 0 {
 		return 0
@@ -172,13 +179,18 @@ func (s timeAccounts) deviceTimeGot(m *member, passed time.Duration) deviceTime 
 	if a.wanted == 0 {
 		used = passed
 	}
+	alone, measured, wanted := caps <= share.Whole, a.wanted > 0 && a.isMeasured(s.tick), deviceTimeOf(a.wanted, m.cap)
 	switch {
-	case caps <= share.Whole:
-		return deviceTimeOf(max(used, a.wanted), m.cap)
-	case a.wanted > 0 && disturbed && a.isMeasured(s.tick):
-		return min(a.launched, deviceTimeOf(a.wanted, m.cap))
-	case a.wanted > 0 && disturbed && m.Priority != share.SLO && m.tick.Blocks == 0:
-		return 0 // the device may have preferred others and let it wait all the time; it is measured when they are stopped for it
+	case measured && alone && !m.lacksTokens():
+		return max(min(a.launched, wanted), deviceTimeOf(a.wanted, m.Request))
+	case measured && disturbed:
+		return min(a.launched, wanted)
+	case alone && !m.lacksTokens():
+		return max(deviceTimeOf(used, m.cap), wanted)
+	case alone:
+		return deviceTimeOf(used, m.cap)
+	case a.wanted > 0 && disturbed && m.Priority != share.SLO:
+		return 0 // it may have waited all the time; it is measured when others are stopped for it
 	}
 	part := min(deviceTimeOf(used, m.cap), deviceTimeOf(used, share.Whole)*deviceTime(m.Request)/deviceTime(requests))
 	return max(part, deviceTimeOf(a.wanted, m.Request))
@@ -202,11 +214,13 @@ func (s timeAccounts) isStopped(m *member) bool {
 		if other == m {
 			continue
 		}
-		if other.time.active {
+		wants := other.time.active || other.time.wanted > 0
+		if wants {
 			caps += other.cap
 		}
-		owed = owed || m.Request == 0 && other.Request > 0 && other.time.active
-		owed = owed || s.isOwed(other) && mayStop(m, other) || s.needsMeasuring(other) && m.yieldsTo(other)
+		owed = owed || m.Request == 0 && other.Request > 0 && wants
+		owed = owed || s.isOwed(other) && mayStop(m, other)
+		owed = owed || s.needsMeasuring(other) && m.yieldsTo(other) && !m.time.starved
 	}
 	return owed && (caps > share.Whole || !fits)
 }
@@ -223,5 +237,21 @@ func (s timeAccounts) isOwed(m *member) bool {
 	if m.Priority == share.SLO {
 		return m.time.owed > 0
 	}
-	return m.time.owed > patientTicks*s.requestOf(m)
+	return m.time.starved
+}
+
+// isStarved reports whether a share is owed so much device time that it need not be patient any more. One of which it is not known how long
+// its blocks take gets more time at once, so that it can be measured.
+func (s timeAccounts) isStarved(m *member) bool {
+	most := patientTicks * s.requestOf(m)
+	if m.time.starved && !m.time.isMeasured(s.tick) {
+		most = most * 3 / 4
+	}
+	return m.Request > 0 && m.time.owed > most
+}
+
+// lacksTokens reports whether a share has no tokens for the sake of others, or because its tokens are worth less than they should be. An SLO
+// share that is not stopped has those of its limit.
+func (m *member) lacksTokens() bool {
+	return m.time.stopped || m.Priority != share.SLO && m.balance <= 0
 }

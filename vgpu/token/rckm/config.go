@@ -123,6 +123,13 @@ func (c *calibration) addRate(rate int64, complete bool) {
 	c.rates = c.rates[max(0, len(c.rates)-maxSamples):]
 }
 
+// raise adds a rate that was measured without neighbours, if it is the highest.
+func (c *calibration) raise(rate int64) {
+	if len(c.rates) == 0 || rate > slices.Max(c.rates) {
+		c.addRate(rate, true)
+	}
+}
+
 // wholeSlice returns the number of blocks that keep the whole slice busy for a tick, scaled from a share with the given MPS cap. It uses
 // the highest measured rate, since the share is slower while neighbours use its SMs.
 func (c *calibration) wholeSlice(cap share.PerMille) int64 {

@@ -58,10 +58,24 @@ func (m *member) blocksOf(p share.PerMille) int64 { return blocksOf(m.wholeSlice
 // maxTokens returns the largest number of tokens of the share, for its SM limit. If the limit is the share's MPS cap, MPS enforces it, and
 // tokens leave headroom for a tick with many blocks. A lower limit is enforced by tokens alone.
 func (m *member) maxTokens() int64 {
-	if m.MaxTokens == 0 && m.Limit == m.cap {
+	if m.limitedByCap() {
 		return capHeadroom * m.blocksOf(m.Limit)
 	}
 	return m.blocksOf(m.Limit)
+}
+
+// limitedByCap reports whether MPS enforces the share's SM limit, so that tokens need not.
+func (m *member) limitedByCap() bool { return m.MaxTokens == 0 && m.Limit == m.cap }
+
+// catchUp forgives a share its debt and corrects the rate that gave it too few tokens: with the one that was measured while no neighbour was
+// active, or until there is one, by measuring it again.
+func (m *member) catchUp(tick time.Duration) {
+	m.balance = max(m.balance, 0)
+	if m.time.isMeasured(tick) {
+		m.calibration.raise(int64(float64(m.time.blocks) * float64(tick) / float64(m.time.took)))
+	} else {
+		m.calibration = calibration{}
+	}
 }
 
 // addLaunches adds reported launches, within plausible bounds, to the present tick, and subtracts them from the share's tokens.

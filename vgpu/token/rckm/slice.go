@@ -81,7 +81,7 @@ func (s *Slice) Reshape(now time.Duration, id token.ID, priority share.Priority,
 		m.Member = next
 		m.last, m.beforeCut = m.blocksOf(request), 0
 		m.state, m.since, m.ratio = Recovery, s.now, 0
-		m.time.owed, m.time.launched, m.time.stopped = 0, 0, false
+		m.time.owed, m.time.launched, m.time.starved, m.time.stopped = 0, 0, false, false
 		return nil
 	})
 }
@@ -157,6 +157,9 @@ func (s *Slice) endTicks(n int64) {
 	s.updateStates()
 	s.updatePressure()
 	for _, m := range s.members {
+		if m.limitedByCap() && m.time.starved {
+			m.catchUp(s.config.Tick)
+		}
 		m.setTokens(s.tokensFor(m))
 	}
 }
@@ -212,7 +215,7 @@ func (s *Slice) isIdle() bool {
 // tokensFor returns the number of block tokens of a share for the next tick, by Dilu's Algorithm 2.
 func (s *Slice) tokensFor(m *member) int64 {
 	switch {
-	case m.Request == 0:
+	case m.Request == 0, m.limitedByCap() && m.time.starved:
 		return m.maxTokens()
 	case m.Priority == share.SLO:
 		return s.sloTokens(m)
