@@ -97,7 +97,13 @@ func execProgram(ctx context.Context, program string, args []string, hook string
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	environment := append(grant.Environment, "LD_PRELOAD="+preloadValue(hook, os.Getenv("LD_PRELOAD")))
+	environment := grant.Environment
+	if loader := foreignLoader(program); loader != "" {
+		fmt.Fprintf(os.Stderr, "gshare: %s is not limited in time: its loader, %s, cannot load %s; nor is what it starts (memory: %s; SMs: %s)\n",
+			program, loader, hookName, withoutHook(grant.Enforcement.Memory), grant.Enforcement.SMs)
+	} else {
+		environment = append(environment, "LD_PRELOAD="+preloadValue(hook, os.Getenv("LD_PRELOAD")))
+	}
 	if grant.Inherit {
 		fmt.Fprintf(os.Stderr, "gshare: the identity of the share is %s (%s)\n", grant.Enforcement.Identity, strings.Join(grant.Enforcement.Missing, "; "))
 		fd, err := connectTokenServer(grant.Dir)
