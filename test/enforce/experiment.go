@@ -36,6 +36,7 @@ type Experiment struct {
 	Tokens   token.Config
 	Elastic  bool          // the shares are of class elastic: block tokens apply, and Tokens is not used
 	RunAhead time.Duration // of the token server; 0 for its default
+	Late     time.Duration // the timers of the token server expire up to so much late
 	Pods     []Pod
 	Length   time.Duration
 }
@@ -127,7 +128,7 @@ func (m *Machine) Close() {
 func (m *Machine) Serve() error {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	m.Server = tokenserver.New(tokenserver.Config{
-		Clock: m.GPU.Clock(), Log: quiet, Window: m.Tokens.Window, RunAhead: m.RunAhead,
+		Clock: lateClock{m.GPU.Clock(), m.Late}, Log: quiet, Window: m.Tokens.Window, RunAhead: m.RunAhead,
 		HelloTimeout: time.Hour, // of the machine that simulates, which may stand still for seconds
 	})
 	tokens, err := token.New(m.Tokens)

@@ -165,12 +165,11 @@ func TestDebtIsCharged(t *testing.T) {
 		t.Errorf("repaid at once: debt %v, account %v", m.debt, m.own)
 	}
 	m = indebted()
-	if m.startOwnTime(0, 20*ms, 0); m.debt != 60*ms || m.own.used(-time.Second) != 20*ms || m.ownUntil != 0 {
-		t.Errorf("repaid with a turn of 20 ms: debt %v, account %v, own time until %v", m.debt, m.own, m.ownUntil)
+	if lost := m.passOwnTime(0, 20*ms); lost != 0 || m.debt != 60*ms || m.own.used(-time.Second) != 20*ms {
+		t.Errorf("repaid with 20 ms of own time: debt %v, account %v, lost %v", m.debt, m.own, lost)
 	}
-	m = indebted()
-	if m.startOwnTime(20*ms, 10*ms, 0); m.debt != 80*ms || m.own.used(-time.Second) != 0 {
-		t.Errorf("a turn that is over paid: debt %v, account %v", m.debt, m.own)
+	if lost := m.passOwnTime(20*ms, 60*ms); lost != 30*ms || m.debt != 30*ms {
+		t.Errorf("repaid with more own time than the account allows: debt %v, account %v, lost %v", m.debt, m.own, lost)
 	}
 	m = indebted()
 	if got := m.repayableDebt(&m.own, 2*ms); got != 48*ms {

@@ -145,25 +145,26 @@ func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun tim
 	return max(0, overrun)
 }
 
-// startOwnTime begins a series of the share's own turns and repays debt from their time. If the debt is longer than the series, the share
-// skips the series and repays what its account would have allowed it to use. If its work still runs without a token, it skips the series as
-// well, and pays in advance. A share with the whole quota owes nothing. Unused time of earlier turns (credit) is kept up to maxCredit, so that
-// no window overflows.
-func (m *member) startOwnTime(start, end, maxCredit time.Duration) {
+// startOwnTime begins a series of the share's own turns. Unused time of earlier turns (credit) is kept up to maxCredit, so that no window
+// overflows.
+func (m *member) startOwnTime(end, maxCredit time.Duration) {
 	m.credit = min(m.credit, maxCredit)
-	turn := min(max(0, end-start), m.own.budget)
 	m.ownUntil = end
-	if m.QuotaRequest == share.Whole || !m.overruns && m.debt <= turn-4*roundingTolerance {
-		return // enough of the series is left for a token
-	}
-	due := turn
+}
+
+// passOwnTime records that own time of the share has passed without a token, and returns the part of it that was lost: the other part repaid
+// debt, or the share's work took it without a token and has paid for it in advance. A share with the whole quota owes nothing.
+func (m *member) passOwnTime(from, d time.Duration) (lost time.Duration) {
+	paid := min(d, m.own.longestUse(from))
 	if !m.overruns {
-		due = min(turn, m.debt)
+		paid = min(paid, m.owed())
 	}
-	paid := min(due, m.own.longestUse(start))
-	m.own.charge(start, paid)
+	if paid <= 0 || m.QuotaRequest == share.Whole {
+		return d
+	}
+	m.own.charge(from, paid)
 	m.debt -= paid
-	m.ownUntil = start
+	return d - paid
 }
 
 // repay charges debt to the account for the share's own time, as much as that allows now.

@@ -107,14 +107,18 @@ func (s *Slice) elapse(now time.Duration) {
 		if m.waitsForDebt() && !m.live && !m.overruns {
 			m.debt -= min(m.debt, d)
 		}
+		own, lost := time.Duration(0), time.Duration(0)
+		if !m.live {
+			own = s.issuer.ownTime(m, s.now, now)
+			lost = m.passOwnTime(s.now, own)
+		}
 		if !blocked {
 			m.addReportable(d, s.config.Window, m.live || contended && m.open != NoWork)
 			continue
 		}
 		m.openSince = now
 		if m.isWaiting() {
-			lost := s.issuer.ownTime(m, s.now, now)
-			m.delayed += lost
+			m.delayed += own
 			if m.delayed-m.reported > s.config.Turn {
 				m.delayEnd, m.reported = now, m.delayed
 			}

@@ -48,7 +48,7 @@ func TestSettle(t *testing.T) {
 		}
 	}
 	m.credit = c.Window
-	if m.startOwnTime(last, last+10*ms, c.Floor); m.credit != c.Floor {
+	if m.startOwnTime(last+10*ms, c.Floor); m.credit != c.Floor {
 		t.Errorf("%v of the turn before are kept, want %v", m.credit, c.Floor)
 	}
 }

@@ -139,7 +139,7 @@ func (t *tableIssuer) claimedSMs(s *Slice) (start time.Duration, sm share.PerMil
 }
 
 // canPayDebt reports whether the candidate's account can pay for its whole debt (device time used beyond its tokens) besides the shortest
-// token. If not, the share skips turns.
+// token. If not, the share waits until its own time has repaid some.
 func (c candidate) canPayDebt() bool { return c.minLength+c.owed() <= c.account.budget }
 
 // enterTurnAt enters the turn that contains the given time, unless it has been entered already.
@@ -195,7 +195,7 @@ func (t *tableIssuer) enterTurn(x *windowTurn) {
 	follows := start == t.turnEnd
 	for _, o := range x.owners {
 		if o.first || !o.owner || !follows {
-			o.startOwnTime(start, t.origin+o.end, t.config.Floor)
+			o.startOwnTime(t.origin+o.end, t.config.Floor)
 		}
 	}
 	t.clearOwners()
