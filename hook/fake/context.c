@@ -401,7 +401,7 @@ static CUresult synchronise(struct context *context)
 	if (fake_simulated)
 		fake_sim_wait_device(context->device);
 	fake_pools_trim(context->device);
-	return CUDA_SUCCESS;
+	return fake_broken;
 }
 
 FN(cuCtxSynchronize, , 2000, void) { ENTER(cuCtxSynchronize); return synchronise(fake_current); }

@@ -55,6 +55,7 @@ CUresult fake_mps_start(void);   /* connects, where there is a daemon; returns t
 double fake_mps_percent(void);   /* active thread percentage */
 int fake_mps_has_low_priority(void); /* CUDA_MPS_CLIENT_PRIORITY is below normal */
 int fake_mps_sms(int sms);       /* returns how many of these SMs this process may use */
+int fake_mps_await(int fd);      /* waits until there is something to read, or the server has ended the work of this client: then it returns 0 */
 
 /* One exported function. FN puts it into a linker section, which is the list of all functions. */
 struct symbol {

@@ -10,6 +10,7 @@
 #include "fake.h"
 #include "mps-wire.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,14 +39,32 @@ static int connect_to(const char *name)
 	return -1;
 }
 
-/* Thread: a later message, or the end of the server, is the error of all later calls. */
+/*
+ * Thread: a later message, or the end of the server, is the error of all later calls, and of those that wait. These poll the session, whose end
+ * stays readable.
+ */
 static void *listen_to_server(void *unused)
 {
 	char text[16];
 	ssize_t n = recv(session, text, sizeof text - 1, 0);
 	text[n > 0 ? n : 0] = 0;
-	__atomic_store_n(&fake_broken, n > 0 ? atoi(text) : CONNECTION_FAILED, __ATOMIC_RELAXED);
+	__atomic_store_n(&fake_broken, n > 0 ? atoi(text) : CONNECTION_FAILED, __ATOMIC_RELEASE);
+	shutdown(session, SHUT_RD);
 	return unused;
+}
+
+int fake_mps_await(int fd)
+{
+	struct pollfd wait[2] = {{.fd = fd, .events = POLLIN}, {.fd = session, .events = POLLIN}};
+	if (session < 0)
+		return 1;
+	while (poll(wait, 2, -1) < 0 || (!(wait[0].revents | wait[1].revents)))
+		;
+	if (wait[0].revents)
+		return 1;
+	while (!__atomic_load_n(&fake_broken, __ATOMIC_ACQUIRE))
+		usleep(100); /* the thread above is about to store it */
+	return 0;
 }
 
 /* Applies one entry, such as 0=1536M. Returns 0 if it names a device that does not exist. */

@@ -111,6 +111,12 @@ static void exchange(struct fakesim_request *request, const struct fakesim_work 
 			simulation_ended("send");
 	if (!answered)
 		return;
+	if ((request->op == SIM_WAIT_STREAM || request->op == SIM_WAIT_DEVICE) && !is_virtual && !fake_mps_await(connection)) {
+		close(connection); /* the reply is not for a later request */
+		connection = -1;
+		last.status = 0;
+		return;
+	}
 	ssize_t got;
 	uint64_t own = last.now + spent;
 	while ((got = recv(connection, &last, sizeof last, 0)) < 0 && errno == EINTR)

@@ -103,7 +103,7 @@ FN(cuStreamSynchronize, , 2000, CUstream handle)
 	if (fake_simulated)
 		fake_sim_wait_stream(stream);
 	fake_pools_trim(stream->context->device);
-	return CUDA_SUCCESS;
+	return fake_broken;
 }
 TWIN(cuStreamSynchronize, , _ptsz, 7000, (CUstream s), (PER_THREAD(s)))
 
