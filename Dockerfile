@@ -27,7 +27,7 @@ ENTRYPOINT ["gshare-descheduler"]
 # A C library is all that it needs: NVIDIA's container runtime brings NVML and MPS.
 FROM docker.io/library/debian:12.11-slim AS gshare-node
 COPY --from=build /out/gshare-node /out/gshare /usr/local/bin/
-COPY --from=build /out/hook/libgshare.so /out/hook/libgshare-mps.so /out/hook/libgshare_store.so /out/hook/gshare_store.py /out/hook/gshare_safetensors.py /usr/lib/gshare/
+COPY --from=build /out/hook/libgshare.so /out/hook/libgshare-mps.so /out/hook/gshare-drain /out/hook/libgshare_store.so /out/hook/gshare_store.py /out/hook/gshare_safetensors.py /usr/lib/gshare/
 ENTRYPOINT ["gshare-node"]
 
 # It is static, and knows the API server by the certificate of its service account.

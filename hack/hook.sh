@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds and checks the hook: hack/hook.sh build|check|test|bench [OUT], hack/hook.sh fuzz [SECONDS [OUT]]. OUT (default
-# bin/hook) gets libgshare.so, libgshare-mps.so for MPS daemons, and libgshare_store.so and gshare_*.py for programs that share weights.
+# bin/hook) gets libgshare.so, libgshare-mps.so for MPS daemons, gshare-drain for preStop hooks, and libgshare_store.so and gshare_*.py for
+# programs that share weights.
 #
 # build: this machine's library, and the aarch64 one if its cross compiler is installed
 # cross: with CC as the third argument, the libraries for the machine that it compiles for
@@ -55,6 +56,10 @@ library() {
 # shellcheck disable=SC2086
 guard() { "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare-mps.so -o "$2" hook/mps/guard.c; }
 
+# It is static, since containers may have any C library, or none.
+# shellcheck disable=SC2086
+drain() { "$1" $flags -static -s -o "$2" hook/drain/drain.c; }
+
 # The store's library and its modules for Python. In older C libraries, dlopen and pthread_once are in libraries of their own.
 store() {
   # shellcheck disable=SC2086
@@ -66,12 +71,14 @@ store() {
 cross() {
   library "$1" "$out/libgshare.so"
   guard "$1" "$out/libgshare-mps.so"
+  drain "$1" "$out/gshare-drain"
   store "$1" "$out/libgshare_store.so"
 }
 
 build() {
   library gcc "$out/libgshare.so"
   guard gcc "$out/libgshare-mps.so"
+  drain gcc "$out/gshare-drain"
   store gcc "$out/libgshare_store.so"
   if command -v aarch64-linux-gnu-gcc >/dev/null; then library aarch64-linux-gnu-gcc "$out/libgshare-aarch64.so"; fi
 }

@@ -52,7 +52,7 @@ for arch in ${ARCHES:-amd64 arm64}; do
   GOOS=linux GOARCH=$arch CGO_ENABLED=1 CC=$cc CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" "${compile[@]}" go build -trimpath -ldflags="$ldflags" -o "$dir/" ./cmd/gshare-node
   if [ "$arch" = "$host" ]; then
     hack/hook.sh build "$dir/hook"
-    cp "$dir/hook/libgshare.so" "$dir/hook/libgshare-mps.so" "$dir/hook/libgshare_store.so" "$dir"/hook/gshare_*.py "$dir/"
+    cp "$dir/hook/libgshare.so" "$dir/hook/libgshare-mps.so" "$dir/hook/gshare-drain" "$dir/hook/libgshare_store.so" "$dir"/hook/gshare_*.py "$dir/"
   else
     hack/hook.sh cross "$dir" "$cc"
   fi

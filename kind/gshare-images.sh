@@ -16,7 +16,7 @@ mkdir -p "$out" "$work"/node/usr/local/bin "$work"/node/usr/lib/gshare "$work"/s
 
 "${compile[@]}" go build -ldflags="$ldflags" -o "$work/node/usr/local/bin/" ./cmd/gshare-node ./cmd/gshare
 hack/hook.sh build "$work/hook"
-cp "$work"/hook/{libgshare.so,libgshare-mps.so,libgshare_store.so,gshare_store.py,gshare_safetensors.py} "$work/node/usr/lib/gshare/"
+cp "$work"/hook/{libgshare.so,libgshare-mps.so,gshare-drain,libgshare_store.so,gshare_store.py,gshare_safetensors.py} "$work/node/usr/lib/gshare/"
 library gcc "$work/node"
 image "$work/node" '"gshare-node"' "$out/gshare-node.tar" docker.io/library/gshare-node:dev
 

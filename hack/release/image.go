@@ -33,6 +33,7 @@ var specs = []imageSpec{
 		files: map[string]string{
 			"usr/local/bin/gshare-node": "gshare-node", "usr/local/bin/gshare": "gshare",
 			"usr/lib/gshare/libgshare.so": "libgshare.so", "usr/lib/gshare/libgshare-mps.so": "libgshare-mps.so",
+			"usr/lib/gshare/gshare-drain":       "gshare-drain",
 			"usr/lib/gshare/libgshare_store.so": "libgshare_store.so", "usr/lib/gshare/gshare_store.py": "gshare_store.py",
 			"usr/lib/gshare/gshare_safetensors.py": "gshare_safetensors.py",
 		},

@@ -55,9 +55,11 @@ func (v edition) images(t *testing.T, driver string) []cluster.Image {
 	agent := withLibraries(t, "/bin/gshare-node", v.build(t, "gshare-node"))
 	hook := buildHookOf(t, v.root(t), "hook-"+v.tag)
 	agent["/usr/lib/gshare/libgshare.so"] = hook
-	guard := filepath.Join(filepath.Dir(hook), "libgshare-mps.so")
-	if _, err := os.Stat(guard); err == nil { // an older commit may have none
-		agent["/usr/lib/gshare/libgshare-mps.so"] = guard
+	for _, name := range []string{"libgshare-mps.so", "gshare-drain"} {
+		file := filepath.Join(filepath.Dir(hook), name)
+		if _, err := os.Stat(file); err == nil { // an older commit may have none
+			agent["/usr/lib/gshare/"+name] = file
+		}
 	}
 	maps.Copy(agent, mpsPrograms(t, driver))
 	return []cluster.Image{

@@ -29,7 +29,7 @@ type Part string
 // The parts that can be built.
 const (
 	Driver    Part = "driver"     // the fake driver, its programs and the hook on the virtual clock
-	Hook      Part = "hook"       // libgshare.so, libgshare-mps.so, libgshare_store.so and gshare_*.py
+	Hook      Part = "hook"       // libgshare.so, libgshare-mps.so, gshare-drain, libgshare_store.so and gshare_*.py
 	HookTests Part = "hook-tests" // the C tests of the hook, and Driver, with which they are linked
 )
 

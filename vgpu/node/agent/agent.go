@@ -181,10 +181,11 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	defer loops.Wait()
 	serving, stop := a.publisher.servingContext(ctx)
 	defer stop()
-	terminations := &terminations{Options: a.Options, slices: a.slices, grants: a.granter.grants}
+	drains := &drains{Options: a.Options, metrics: a.metrics, slices: a.slices, grants: a.granter.grants, last: map[cgroup.Container]time.Time{}}
+	terminations := &terminations{drains: drains}
 	sweeper := &sweeper{Options: a.Options, granter: a.granter, devices: a.devices, residency: newResidencyKeeper(a.granter)}
 	for _, loop := range []func(context.Context){
-		sweeper.watchLoop, sweeper.loop, sweeper.residency.loop, a.devices.loop, terminations.loop, a.memory.loop, a.slices.logFeatures,
+		sweeper.watchLoop, sweeper.loop, sweeper.residency.loop, a.devices.loop, terminations.loop, drains.loop, a.memory.loop, a.slices.logFeatures,
 		a.granter.stores.loop,
 	} {
 		loops.Go(func() { loop(serving) })

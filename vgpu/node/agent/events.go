@@ -21,6 +21,15 @@ const (
 	//	to do: nothing; restart programs that have lost their CUDA context
 	eventRecovered = "GPURecovered"
 
+	// eventKilled says that a container on a shared GPU was killed before its CUDA work was ended, so that others there may have failed.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: give the container more memory if it lacked some; else run `gshare-drain` as its preStop hook (docs/use.md)
+	eventKilled = "GPUWorkKilled"
+
 	// eventLimitChanged says that a container now has the SM limit that the annotation `gshare.dev/sm-limit` sets.
 	//
 	//	kind: event

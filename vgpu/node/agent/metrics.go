@@ -23,6 +23,8 @@ type metrics struct {
 	failures     prometheus.Counter // failed publications
 	listFailures prometheus.Counter // failed lists of processes
 	kills        *prometheus.CounterVec
+	drains       *prometheus.CounterVec
+	killed       *prometheus.CounterVec
 
 	registered atomic.Int32 // 1 while the kubelet watches the agent's own plugin
 	fronts     atomic.Int32 // fronts that the kubelet watches
@@ -49,7 +51,28 @@ func newMetrics() *metrics {
 		kills: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gshare_node_strangers_ended_total", Help: "Processes that were killed because they used a slice without a share.",
 		}, []string{"kind"}),
+		drains: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gshare_node_drains_total", Help: "Attempts to end the CUDA work of a container before it is killed: by its preStop hook, or when its grace period ends.",
+		}, []string{"when", "result"}),
+		killed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gshare_node_killed_undrained_total", Help: "Containers on shared slices that were killed before their CUDA work was ended, which may harm the others there.",
+		}, []string{"by"}),
 	}
+}
+
+// The values of the label when of the drains.
+const (
+	beforeStop  = "before_stop"
+	atEndOfTime = "end_of_grace_period"
+)
+
+// countDrain counts one drain of a container by its result.
+func (m *metrics) countDrain(when string, err error) {
+	result := "ended"
+	if err != nil {
+		result = "failed"
+	}
+	m.drains.WithLabelValues(when, result).Inc()
 }
 
 // isWatched reports whether the kubelet watches the agent's plugin or a front.
@@ -101,7 +124,7 @@ func (c collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeBy
 
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	m := c.metrics
-	for _, counter := range []prometheus.Collector{m.starts, m.duration, m.failures, m.listFailures, m.kills} {
+	for _, counter := range []prometheus.Collector{m.starts, m.duration, m.failures, m.listFailures, m.kills, m.drains, m.killed} {
 		counter.Collect(out)
 	}
 	if c.Config.Kubernetes.Strangers != config.IgnoreStrangers {

@@ -61,6 +61,9 @@ func newSliceRuntime(o *Options, publish func()) (*sliceRuntime, error) {
 	if r.host.Hook, r.host.Preload, err = injection.Install(c.Kubernetes.Hook, dir); err != nil {
 		return r, err
 	}
+	if r.host.Drain, err = injection.InstallDrain(c.Kubernetes.Hook, filepath.Join(c.Directory, "drain")); err != nil {
+		return r, err
+	}
 	if o.Stores != nil {
 		r.host.StoreFiles, err = injection.InstallStoreFiles(c.Kubernetes.Hook, dir)
 	}

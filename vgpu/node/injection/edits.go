@@ -33,13 +33,20 @@ const (
 	Library     = LibraryDir + "/libgshare.so"
 	SocketDir   = "/run/gshare" // the hook's default
 	MPSDir      = "/run/gshare-mps"
-	StoreDir    = "/run/gshare-store" // has the model store of each slice, by the slice's number in the container
+	DrainDir    = LibraryDir + "/drain" // has the program for preStop hooks, and the socket to which it connects
+	StoreDir    = "/run/gshare-store"   // has the model store of each slice, by the slice's number in the container
 )
 
 // Environment variables: the path of the model store's socket, and the path of the library through which programs use the store.
 const (
 	StoreVariable        = "GSHARE_STORE"
 	StoreLibraryVariable = "GSHARE_STORE_LIBRARY"
+)
+
+// The files in DrainDir: the program, which lies beside the hook, and the agent's socket.
+const (
+	DrainProgram = "gshare-drain"
+	DrainSocket  = "socket"
 )
 
 // Files for programs that use a model store: a library, and modules for Python. They lie beside the hook on the host and are mounted in
@@ -66,6 +73,8 @@ type Host struct {
 	// StoreFiles are the paths of the files for programs that use a model store, by their name in LibraryDir. It lacks files that the node
 	// does not have.
 	StoreFiles map[string]string
+	// Drain is the directory that clients of MPS have at DrainDir; empty if the node lacks the program in it.
+	Drain string
 }
 
 // Device identifies a slice as CUDA programs and the driver do: by its UUID and, for a MIG instance, the driver's numbers.
@@ -171,6 +180,9 @@ func (h Host) mpsEdits(g *grant.Grant, endpoint mps.Endpoint) specs.ContainerEdi
 	if mps.HasLowPriority(v.Class, v.Priority) {
 		edits.Env = append(edits.Env, mps.LowPriorityVariable)
 	}
+	if endpoint.PipeDir != "" && h.Drain != "" {
+		edits.Mounts = append(edits.Mounts, readOnlyMount(h.Drain, DrainDir))
+	}
 	if endpoint.PipeDir != "" {
 		edits.Mounts = append(edits.Mounts, readOnlyMount(endpoint.PipeDir, inside))
 	}
@@ -212,6 +224,22 @@ func InstallStoreFiles(hook, dir string) (map[string]string, error) {
 		}
 	}
 	return installed, nil
+}
+
+// InstallDrain copies the program for preStop hooks, which lies beside the hook, into a directory. It returns the directory, or "" if there is no
+// such program.
+func InstallDrain(hook, dir string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(hook), DrainProgram))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err == nil {
+		err = writeIfChanged(filepath.Join(dir, DrainProgram), content, 0o755)
+	}
+	return dir, err
 }
 
 // install copies a file into a directory, and returns its path there, which contains a hash of its content.
