@@ -38,6 +38,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/identity"
 	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 func TestUsage(t *testing.T) {
@@ -267,7 +268,7 @@ func apiServer(port int) http.HandlerFunc {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat-1", Labels: map[string]string{api.LabelFunction: "chat", api.LabelInstance: "1"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat-1", UID: "fastpod", Controller: new(true)}}},
-		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: int32(port)}}}}},
+		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: kube.ServerPortName, ContainerPort: int32(port)}}}}},
 		Status: v1.PodStatus{PodIP: "127.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
 	}}
 	return func(w http.ResponseWriter, r *http.Request) {

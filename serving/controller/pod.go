@@ -95,8 +95,8 @@ func DropReserved(annotations map[string]string) {
 // CompleteTemplate adds to a function's template what a replica needs: the port, a readiness probe if there is none, and the share.
 func CompleteTemplate(t *v1.PodTemplateSpec, s *api.Share, protocol api.Protocol) {
 	c := &t.Spec.Containers[0]
-	port := api.ContainerPort(&t.Spec)
-	if port == api.DefaultPort {
+	port := kube.ServerPort(&t.Spec)
+	if port == kube.DefaultServerPort {
 		addPort(c)
 	}
 	setVariable(c, api.PortVariable, strconv.Itoa(int(port)))
@@ -134,11 +134,11 @@ func AddShare(t *v1.PodTemplateSpec, s *api.Share) {
 // addPort adds the default port under its name, unless the container already declares it under a name of its own.
 func addPort(c *v1.Container) {
 	for _, p := range c.Ports {
-		if p.ContainerPort == api.DefaultPort || p.Name == api.PortName {
+		if p.ContainerPort == kube.DefaultServerPort || p.Name == kube.ServerPortName {
 			return
 		}
 	}
-	c.Ports = append(c.Ports, v1.ContainerPort{Name: api.PortName, ContainerPort: api.DefaultPort})
+	c.Ports = append(c.Ports, v1.ContainerPort{Name: kube.ServerPortName, ContainerPort: kube.DefaultServerPort})
 }
 
 // readiness returns the probe for a server whose template has none: OIP defines a path; of other servers it is only known whether they listen.

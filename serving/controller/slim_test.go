@@ -73,7 +73,7 @@ func TestSlimPod(t *testing.T) {
 		"serves": makeReady,
 		"listens elsewhere": func(p *v1.Pod) {
 			makeReady(p)
-			p.Spec.Containers[0].Ports = []v1.ContainerPort{{Name: api.PortName, ContainerPort: 9000}}
+			p.Spec.Containers[0].Ports = []v1.ContainerPort{{Name: kube.ServerPortName, ContainerPort: 9000}}
 		},
 		"starts for long": func(p *v1.Pod) {
 			startContainer(p)

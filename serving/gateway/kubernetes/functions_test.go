@@ -163,7 +163,7 @@ func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 			Namespace: chat.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{api.LabelFunction: chat.Name, api.LabelInstance: "1"}, Annotations: map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat-1", UID: "fp", Controller: &controls}},
 		},
-		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: 90}}}}},
+		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: kube.ServerPortName, ContainerPort: 90}}}}},
 		Status: v1.PodStatus{PodIP: "10.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
 	}
 	for _, change := range changes {

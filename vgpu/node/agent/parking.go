@@ -13,7 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/parking"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -262,5 +262,5 @@ func serverOf(pod *v1.Pod) (parking.Server, error) {
 	case pod.Status.PodIP == "":
 		return parking.Server{}, errors.New("the pod has no address")
 	}
-	return parking.Server{Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(api.ContainerPort(&pod.Spec))))}, nil
+	return parking.Server{Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(kube.ServerPort(&pod.Spec))))}, nil
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 // Labels and annotations of the pods of a function, which gshare-controller writes and gateways read.
@@ -106,24 +108,6 @@ const (
 	AnnotationRevision = "serving.gshare.dev/revision"
 )
 
-// The port on which a pod of a function must listen: the port of its first container with this name or, if there is none, this number.
-const (
-	PortName    = "serving"
-	DefaultPort = 8080
-)
-
-// ContainerPort returns the port on which a pod of a function must listen.
-func ContainerPort(s *v1.PodSpec) int32 {
-	if len(s.Containers) > 0 {
-		for _, p := range s.Containers[0].Ports {
-			if p.Name == PortName {
-				return p.ContainerPort
-			}
-		}
-	}
-	return DefaultPort
-}
-
 // Address returns the host:port to which requests for a pod of a function go, and whether the pod accepts requests: it is Ready and has an IP.
 func Address(p *v1.Pod) (address string, ready bool) {
 	if p.Status.PodIP == "" {
@@ -134,7 +118,7 @@ func Address(p *v1.Pod) (address string, ready bool) {
 			ready = c.Status == v1.ConditionTrue
 		}
 	}
-	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(ContainerPort(&p.Spec)))), ready
+	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(kube.ServerPort(&p.Spec)))), ready
 }
 
 // MaxAtOnce is the maximum value of AnnotationAtOnce.
