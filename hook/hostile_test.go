@@ -2,11 +2,14 @@ package hook
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
@@ -55,6 +58,31 @@ func TestHostile(t *testing.T) {
 			}
 			if code := attempt(t, name, hooked(dir)...); code != 0 {
 				t.Errorf("exit code %d under the hook, want 0", code)
+			}
+		})
+	}
+}
+
+// programsFor is how long TestRandomPrograms runs.
+var programsFor = flag.Duration("programs-for", 4*time.Second, "how long TestRandomPrograms runs")
+
+// TestRandomPrograms runs programs that are made from random numbers. By the fake driver's own count they have more than the limit at some
+// moment without the hook, or it would show nothing, and never under it.
+func TestRandomPrograms(t *testing.T) {
+	dir := built(t)
+	program := filepath.Join(dir, "races_test")
+	seconds := strconv.FormatFloat(programsFor.Seconds(), 'f', -1, 64)
+	seed := strconv.FormatInt(time.Now().UnixNano(), 10)
+	for name, env := range map[string][]string{"without the hook": {"LD_LIBRARY_PATH=" + dir}, "under the hook": hooked(dir)} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.Command(program, seconds, seed)
+			command.Env = append(os.Environ(), env...)
+			out, err := command.CombinedOutput()
+			hooked := name == "under the hook"
+			if hooked != (err == nil) || hooked == strings.Contains(string(out), " MiB in ") {
+				t.Errorf("%v\n%s", err, out)
+			} else {
+				t.Logf("%s", out)
 			}
 		})
 	}

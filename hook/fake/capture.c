@@ -14,7 +14,14 @@ pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define CAPTURES_MAX 64
 static struct capture *active[CAPTURES_MAX]; /* guarded by fake_lock */
+static unsigned long captured; /* launches; guarded by fake_lock */
 static THREAD_LOCAL int thread_mode; /* the calling thread's capture mode */
+
+unsigned long fakecuda_captured(void)
+{
+	LOCKED(fake_lock);
+	return captured;
+}
 
 /* Reports whether a capture prohibits unsafe calls of the calling thread. */
 static int prohibits(struct capture *c)
@@ -54,6 +61,8 @@ int fake_capture_node(struct stream *stream, const struct graph_node *node)
 	struct capture *capture = fake_capture(stream);
 	if (capture)
 		fake_node(capture->graph, node);
+	if (capture && (node->type == NODE_KERNEL || node->type == NODE_GRAPH))
+		captured++;
 	return capture != NULL;
 }
 
@@ -172,6 +181,8 @@ FN(cuStreamIsCapturing, , 10000, CUstream handle, int *capturing)
 	if (refused)
 		return refused;
 	*capturing = status(fake_capture(stream));
+	if (*capturing)
+		fake_returning(NULL); /* as AT_RETURN, but only in captures */
 	return CUDA_SUCCESS;
 }
 TWIN(cuStreamIsCapturing, , _ptsz, 10000, (CUstream s, int *c), (PER_THREAD(s), c))

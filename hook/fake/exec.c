@@ -10,6 +10,7 @@ struct graph_exec {
 };
 
 static uint64_t reserved[DEVICES_MAX]; /* bytes for memory nodes, from the first launch of a graph until a trim */
+static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER; /* held while either changes, but where memory is freed */
 static uint64_t used[DEVICES_MAX];     /* of these, bytes that graphs have not freed */
 
 /* Reports whether a graph or a child graph has memsets or copies. */
@@ -192,6 +193,7 @@ static void keep_memory(const struct graph *graph, const struct graph *whole, CU
  */
 static int ensure_backed(CUgraphExec exec, CUdevice device)
 {
+	LOCKED(taking);
 	uint64_t need = new_memory(exec->graph), idle = reserved[device] - used[device], more = need > idle ? need - idle : 0;
 	if (more && !fake_charge(device, more))
 		return 0;
@@ -274,6 +276,7 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *e, CUgraph g, const stru
 FN(cuDeviceGetGraphMemAttribute, , 11040, CUdevice device, int attribute, void *value)
 {
 	ENTER(cuDeviceGetGraphMemAttribute);
+	AT_RETURN();
 	if (device < 0 || device >= fake_devices || !value || attribute < 0 || attribute > 3)
 		return CUDA_ERROR_INVALID_VALUE;
 	*(uint64_t *)value = attribute < 2 ? used[device] : reserved[device];
@@ -285,6 +288,8 @@ FN(cuDeviceGraphMemTrim, , 11040, CUdevice device)
 	ENTER(cuDeviceGraphMemTrim);
 	if (device < 0 || device >= fake_devices)
 		return CUDA_ERROR_INVALID_DEVICE;
-	fake_refund(device, __atomic_exchange_n(&reserved[device], used[device], __ATOMIC_RELAXED) - used[device]);
+	LOCKED(taking);
+	uint64_t keep = __atomic_load_n(&used[device], __ATOMIC_RELAXED);
+	fake_refund(device, __atomic_exchange_n(&reserved[device], keep, __ATOMIC_RELAXED) - keep);
 	return CUDA_SUCCESS;
 }

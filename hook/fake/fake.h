@@ -323,6 +323,8 @@ EXPORT CUresult fakecuda_retain_primary(CUcontext *context, CUdevice device); /*
 EXPORT unsigned long fakecuda_calls(const char *name);
 EXPORT unsigned long fakecuda_stale_pools(void); /* how often a pool was asked for an attribute after it was destroyed */
 EXPORT uint64_t fakecuda_used(CUdevice device); /* bytes of the device that this process has taken */
+EXPORT uint64_t fakecuda_most_used(CUdevice device); /* the most that it has had at any moment */
+EXPORT unsigned long fakecuda_captured(void); /* kernels and graphs that were launched into captures */
 EXPORT uint64_t fakecuda_used_by_all(CUdevice device); /* and all processes, also what has outlived them in other processes */
 
 /* For the hook on the virtual clock, and programs that use it. */

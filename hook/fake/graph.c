@@ -195,5 +195,15 @@ FN(cuGraphMemAllocNodeGetParams, , 11040, CUgraphNode node, struct alloc_params 
 	*p = (struct alloc_params){.size = node->size};
 	*(int *)&p->pool[8] = 1; /* on a device */
 	*(int *)&p->pool[12] = node->device;
+	p->address = node->address;
+	return CUDA_SUCCESS;
+}
+
+FN(cuGraphMemFreeNodeGetParams, , 11040, CUgraphNode node, CUdeviceptr *address)
+{
+	ENTER(cuGraphMemFreeNodeGetParams);
+	if (!node || node->type != NODE_FREE || !address)
+		return CUDA_ERROR_INVALID_VALUE;
+	*address = node->address;
 	return CUDA_SUCCESS;
 }

@@ -13,6 +13,7 @@
 static struct block *blocks[BUCKETS]; /* hash table, guarded by table */
 static pthread_mutex_t table = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t used[DEVICES_MAX]; /* bytes, of this process */
+static uint64_t most_used[DEVICES_MAX]; /* the most that it has had */
 
 int fake_charge(CUdevice device, uint64_t size)
 {
@@ -22,8 +23,13 @@ int fake_charge(CUdevice device, uint64_t size)
 		if (size > most || now > most - size)
 			return 0;
 	} while (!__atomic_compare_exchange_n(&used[device], &now, now + size, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	if (account_add(fake_gpu(device), size, fake_memory))
+	if (account_add(fake_gpu(device), size, fake_memory)) {
+		uint64_t most_before = __atomic_load_n(&most_used[device], __ATOMIC_RELAXED);
+		while (now + size > most_before &&
+		       !__atomic_compare_exchange_n(&most_used[device], &most_before, now + size, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			;
 		return 1;
+	}
 	__atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED);
 	return 0;
 }
@@ -35,6 +41,7 @@ void fake_refund(CUdevice device, uint64_t size)
 }
 
 uint64_t fakecuda_used_by_all(CUdevice device) { return account_used(fake_gpu(device), fake_used(device)); }
+uint64_t fakecuda_most_used(CUdevice device) { return __atomic_load_n(&most_used[device], __ATOMIC_RELAXED); }
 uint64_t fake_used(CUdevice device) { return __atomic_load_n(&used[device], __ATOMIC_RELAXED); }
 
 /* Returns the list of blocks that may have this key. */

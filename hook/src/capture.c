@@ -4,6 +4,7 @@
  * node of the graph.
  */
 #define _GNU_SOURCE
+#include "capturing.h"
 #include "device.h"
 #include "gate.h"
 
@@ -34,13 +35,15 @@ BEGIN(cuStreamBeginCaptureToGraph, (CUstream s, CUgraph g, const CUgraphNode *fr
 BEGIN(cuStreamBeginCaptureToGraph_ptsz,
       (CUstream s, CUgraph g, const CUgraphNode *from, const void *edges, size_t n, int mode), (s, g, from, edges, n, mode))
 
-/* A call that fails may or may not have ended the capture, so the driver is queried. */
+/* A call that fails may or may not have ended the capture, so the driver is queried. No other thread ends it meanwhile. */
 #define END(name, twin)                                                                                                 \
 	GSH_EXPORT CUresult name(CUstream s, CUgraph *g) {                                                              \
 		NEED(name);                                                                                             \
+		if (!gsh_captures_lock()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;                                 \
 		bool before = gsh_stream_is_capturing(gsh_stream_handle(s, twin));                                      \
 		CUresult r = real(s, g);                                                                                \
 		if (before && !gsh_stream_is_capturing(gsh_stream_handle(s, twin))) atomic_fetch_sub(&gsh_captures, 1); \
+		gsh_captures_unlock();                                                                                  \
 		return r;                                                                                               \
 	}
 END(cuStreamEndCapture, false)
@@ -49,10 +52,12 @@ END(cuStreamEndCapture_ptsz, true)
 #define DESTROY(name)                                                                                                   \
 	GSH_EXPORT CUresult name(CUstream s) {                                                                          \
 		NEED(name);                                                                                             \
-		bool before = gsh_stream_is_capturing(s);                                                               \
 		gsh_stream_forget(s);                                                                                   \
+		if (!gsh_captures_lock()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;                                 \
+		bool before = gsh_stream_is_capturing(s);                                                                                  \
 		CUresult r = real(s);                                                                                   \
 		if (before && r == CUDA_SUCCESS) atomic_fetch_sub(&gsh_captures, 1);                                    \
+		gsh_captures_unlock();                                                                                  \
 		return r;                                                                                               \
 	}
 DESTROY(cuStreamDestroy)

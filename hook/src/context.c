@@ -1,5 +1,6 @@
 /* The wrappers of calls that change the calling thread's context, or end one. */
 #define _GNU_SOURCE
+#include "capturing.h"
 #include "device.h"
 #include "ledger.h"
 #include "module.h"
@@ -20,6 +21,17 @@ static void context_ending(CUcontext c) {
 	gsh_reap_context(c);
 	gsh_pools_context_ending(c, true);
 }
+
+/* Evaluates a call that may end a context, and with it the captures of its streams, whose handles new streams may then have. */
+#define MAY_END(call)                                                                                                   \
+	({                                                                                                              \
+		CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;                                                \
+		if (gsh_captures_lock()) {                                                                              \
+			result = (call);                                                                                \
+			gsh_captures_unlock();                                                                          \
+		}                                                                                                       \
+		result;                                                                                                 \
+	})
 
 /* Drops what belonged to a context that has ended: its memory, and the thread's cached state. */
 static void context_ended(CUcontext c) {
@@ -74,7 +86,7 @@ GSH_EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
 	GSH_EXPORT CUresult name(CUcontext c) {                                                                         \
 		NEED(name);                                                                                             \
 		context_ending(c);                                                                                      \
-		CUresult r = real(c);                                                                                   \
+		CUresult r = MAY_END(real(c));                                                                                 \
 		if (r == CUDA_SUCCESS)                                                                                  \
 			context_ended(c);                                                                               \
 		else                                                                                                    \
@@ -88,7 +100,7 @@ DESTROY(cuCtxDestroy_v2)
 GSH_EXPORT CUresult cuCtxDetach(CUcontext c) {
 	NEED(cuCtxDetach);
 	gsh_reap_context(c);
-	CUresult r = real(c);
+	CUresult r = MAY_END(real(c));
 	context_changed();
 	return r;
 }
@@ -126,7 +138,7 @@ static CUcontext primary_of(CUdevice d) {
 		NEED(name);                                                                                             \
 		CUcontext c = primary_of(d);                                                                            \
 		context_ending(c);                                                                                      \
-		CUresult r = real(d);                                                                                   \
+		CUresult r = MAY_END(real(d));                                                                          \
 		if (c && !primary_is_active(d))                                                                         \
 			context_ended(c);                                                                               \
 		else                                                                                                    \
@@ -154,7 +166,7 @@ GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 	CUcontext primary = d < 0 ? NULL : primary_of(d);
 	context_ending(c);
 	context_ending(primary);
-	CUresult r = real(g);
+	CUresult r = MAY_END(real(g));
 	context_changed();
 	if (r == CUDA_SUCCESS && primary) gsh_ledger_hand_on(c, primary);
 	if (r == CUDA_SUCCESS && !(primary && primary_is_active(d))) context_ended(primary ? primary : c);
@@ -168,7 +180,7 @@ GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 		NEED(name);                                                                                             \
 		CUcontext c = primary_of(d);                                                                            \
 		context_ending(c);                                                                                      \
-		CUresult r = real(d);                                                                                   \
+		CUresult r = MAY_END(real(d));                                                                          \
 		if (c && r == CUDA_SUCCESS)                                                                             \
 			context_ended(c);                                                                               \
 		else                                                                                                    \

@@ -34,6 +34,7 @@
 #include "blocks.h"
 #include "budget.h"
 #include "cancel.h"
+#include "capturing.h"
 #include "device.h"
 #include "helper.h"
 #include "libc.h"
@@ -43,8 +44,8 @@
 #include "start.h"
 #include "token.h"
 
-/* The state for launches that are not counted: in a capture, or while the hook is switched off. */
-static _Thread_local struct gsh_stream_state uncounted;
+/* The states for launches that are not counted: while the hook is switched off, and in a capture, which is held until gsh_leave. */
+static _Thread_local struct gsh_stream_state uncounted, captured;
 
 /* Returns a number that no other sequence of events has. */
 static uint64_t new_chain(void) {
@@ -303,7 +304,8 @@ static struct gsh_stream_state *enter(CUstream s, const void *key, uint64_t bloc
 	struct gsh_stream_state *st = gsh_stream_assign(s);
 	if (st->stream != s || st->context != on.context || st->vgpu != on.vgpu) drop_state(st);
 	if (!on.vgpu && gsh_device_refused(on.device)) return NULL;
-	if (!on.vgpu || gsh_token_disabled(on.vgpu) || gsh_stream_is_capturing(s)) return &uncounted;
+	if (!on.vgpu || gsh_token_disabled(on.vgpu)) return &uncounted;
+	if (gsh_capture_hold(s)) return &captured;
 	if (!st->vgpu && set_thread_key) set_thread_key(thread_key, gsh_stream_states); /* again where end_thread has run before */
 	st->stream = s;
 	st->context = on.context;
@@ -320,7 +322,8 @@ struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t bl
 }
 
 void gsh_leave(struct gsh_stream_state *st, CUresult r) {
-	if (st == &uncounted) return;
+	if (st == &captured) gsh_capture_release();
+	if (st == &captured || st == &uncounted) return;
 	int cancel = gsh_cancel_disable();
 	if (r != CUDA_SUCCESS) st->sample = NULL; /* nothing ran, so nothing is measured */
 	close_batch(st);

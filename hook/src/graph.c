@@ -3,24 +3,19 @@
  * counted once, when the graph is instantiated. Memory nodes allocate at the first launch, as much as the driver reports.
  */
 #define _GNU_SOURCE
+#include "graph.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
 #include "device.h"
 #include "gate.h"
+#include "pool.h"
 #include "reserve.h"
 #include "start.h"
 
 /* Whether any graph has memory nodes; in most programs none has. */
 static atomic_bool with_memory;
-
-/* Totals over the nodes of a graph and of its child graphs. */
-struct contents {
-	uint64_t blocks, bytes; /* thread blocks of kernels; bytes that memory nodes allocate */
-	CUdevice device;        /* of the memory nodes; -1: there are none */
-	bool refused;           /* some memory nodes are on a device without a share, or they are not all on one device */
-	CUgraphExec nodes_of;   /* the executable graph whose kernels get ledger items of their own; NULL: none do */
-};
 
 /*
  * A list of handles that grows, in memory of its own: the hook does not use the application's allocator in its calls, and lists
@@ -29,6 +24,15 @@ struct contents {
 struct list {
 	void **items;
 	size_t count, capacity;
+};
+
+/* Totals over the nodes of a graph and of its child graphs. */
+struct contents {
+	uint64_t blocks, bytes; /* thread blocks of kernels; bytes that memory nodes allocate */
+	CUdevice device;        /* of the memory nodes; -1: there are none */
+	bool refused;           /* some memory nodes are on a device without a share, or they are not all on one device */
+	CUgraphExec nodes_of;   /* the executable graph whose kernels get ledger items of their own; NULL: none do */
+	struct list allocated, freed; /* addresses of memory nodes, each followed by its bytes; addresses that nodes free */
 };
 
 /* Makes room for n items in all. Returns false if there is no memory. */
@@ -70,14 +74,24 @@ static void add_kernel(CUgraphNode node, struct contents *c) {
 	if (c->nodes_of) gsh_ledger_put(&(struct gsh_item){NODE, node_key(c->nodes_of, node), NULL, c->nodes_of, 0, KERNEL_BLOCKS(&p), 0, 0});
 }
 
-/* Adds a memory node to the contents. */
-static void add_memory(CUgraphNode node, struct contents *c) {
+#define UNIT (2ull << 20) /* in which the driver maps memory */
+
+/* Adds a memory node to the contents. Returns false if there is no memory. */
+static bool add_memory(CUgraphNode node, struct contents *c) {
 	CUDA_MEM_ALLOC_NODE_PARAMS p = {0};
-	if (CALL(cuGraphMemAllocNodeGetParams, node, &p) != CUDA_SUCCESS || gsh_location_is_host(p.poolProps.location.type)) return;
+	if (CALL(cuGraphMemAllocNodeGetParams, node, &p) != CUDA_SUCCESS || gsh_location_is_host(p.poolProps.location.type)) return true;
 	CUdevice d = p.poolProps.location.id;
+	uint64_t bytes = p.bytesize > UINT64_MAX - UNIT ? UINT64_MAX : (p.bytesize + UNIT - 1) / UNIT * UNIT;
 	c->refused = c->refused || gsh_device_refused(d) || (c->device >= 0 && c->device != d);
 	c->device = d;
-	if (__builtin_add_overflow(c->bytes, p.bytesize, &c->bytes)) c->refused = true;
+	if (__builtin_add_overflow(c->bytes, bytes, &c->bytes)) c->refused = true;
+	return list_append(&c->allocated, (void *)p.dptr) && list_append(&c->allocated, (void *)bytes);
+}
+
+/* Adds a node that frees memory to the contents. Returns false if there is no memory. */
+static bool add_free(CUgraphNode node, struct contents *c) {
+	CUdeviceptr p = 0;
+	return CALL(cuGraphMemFreeNodeGetParams, node, &p) != CUDA_SUCCESS || list_append(&c->freed, (void *)p);
 }
 
 /* Adds one node to the contents, and its child graph to the list of graphs. Returns false if there is no memory. */
@@ -86,7 +100,8 @@ static bool inspect_node(CUgraphNode node, struct contents *c, struct list *grap
 	CUgraph child = NULL;
 	if (CALL(cuGraphNodeGetType, node, &type) != CUDA_SUCCESS) return true;
 	if (type == CU_GRAPH_NODE_TYPE_KERNEL) add_kernel(node, c);
-	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) add_memory(node, c);
+	if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) return add_memory(node, c);
+	if (type == CU_GRAPH_NODE_TYPE_MEM_FREE) return add_free(node, c);
 	if (type == CU_GRAPH_NODE_TYPE_GRAPH && CALL(cuGraphChildGraphNodeGetGraph, node, &child) == CUDA_SUCCESS && child)
 		return list_append(graphs, child);
 	return true;
@@ -115,11 +130,51 @@ static bool inspect_graph(CUgraph g, struct contents *c) {
 	return complete;
 }
 
+static void contents_free(struct contents *c) {
+	list_free(&c->allocated);
+	list_free(&c->freed);
+}
+
 /* Reports whether launches on some device need block tokens, so that the thread blocks of graphs have to be right. */
 static bool is_metered(void) {
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++)
 		if (atomic_load(&gsh_vgpus[i].server->unit) == GSHARE_UNIT_BLOCKS) return true;
 	return false;
+}
+
+/* Flags of an EXEC. KEEPS: it has items of kind NODE_MEMORY. FREES: it has items of kind NODE_FREE. Flag of a NODE_MEMORY: it is in use. */
+enum { KEEPS = 1, FREES = 2 };
+enum { IN_USE = 1 };
+
+/* Reports whether a list has an item at one of the places 0, step, 2 step and so on. */
+static bool list_has(const struct list *l, size_t step, const void *item) {
+	for (size_t i = 0; i < l->count; i += step)
+		if (l->items[i] == item) return true;
+	return false;
+}
+
+/* Returns the owner of the addresses of a graph, which stay when its kernels are replaced. */
+static const void *addresses_of(CUgraphExec e) { return (const char *)e + 1; }
+
+/*
+ * Enters the addresses in the ledger that a graph allocates and does not free, and those that it frees and has not allocated. Returns the
+ * flags of the graph. An address that cannot be entered counts as not in use at the next launch.
+ */
+static unsigned enter_addresses(CUgraphExec e, const struct contents *c) {
+	unsigned flags = 0;
+	gsh_ledger_lock();
+	for (size_t i = 0; i + 1 < c->allocated.count; i += 2) {
+		uint64_t p = (uint64_t)c->allocated.items[i], bytes = (uint64_t)c->allocated.items[i + 1];
+		if (list_has(&c->freed, 1, c->allocated.items[i]) || gsh_item_find(NODE_MEMORY, p)) continue;
+		if (gsh_item_put(&(struct gsh_item){NODE_MEMORY, p, NULL, addresses_of(e), bytes, 0, 0, 0})) flags |= KEEPS;
+	}
+	for (size_t i = 0; i < c->freed.count; i++) {
+		if (list_has(&c->allocated, 2, c->freed.items[i])) continue;
+		flags |= FREES;
+		gsh_item_put(&(struct gsh_item){NODE_FREE, node_key(e, c->freed.items[i]), NULL, addresses_of(e), 0, (uint64_t)c->freed.items[i], 0, 0});
+	}
+	gsh_ledger_unlock();
+	return flags;
 }
 
 /*
@@ -132,16 +187,19 @@ static CUresult instantiated(CUresult r, CUgraphExec e, CUgraphExec *to, CUgraph
 	struct contents c = {.device = -1, .nodes_of = is_metered() ? e : NULL};
 	if (!inspect_graph(g, &c) && !c.bytes) c.bytes = 1; /* unknown, but not 0: what it really takes is charged after its first launch */
 	CUdevice d = c.device >= 0 ? c.device : gsh_target(BY_UNSAID, 0).device;
+	unsigned flags = enter_addresses(e, &c);
+	contents_free(&c);
 	gsh_ledger_lock();
-	bool entered = !c.refused && gsh_item_put(&(struct gsh_item){EXEC, (uint64_t)e, NULL, NULL, c.bytes, (uint64_t)d, c.blocks, 0});
+	bool entered = !c.refused && gsh_item_put(&(struct gsh_item){EXEC, (uint64_t)e, NULL, NULL, c.bytes, (uint64_t)d, c.blocks, flags});
 	gsh_ledger_unlock();
 	if (!entered) {
 		gsh_ledger_drop_owned(e);
+		gsh_ledger_drop_owned(addresses_of(e));
 		CALL(cuGraphExecDestroy, e);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	gsh_cost_add_graph(e, c.blocks);
-	if (c.bytes) atomic_store(&with_memory, true);
+	if (c.bytes || flags) atomic_store(&with_memory, true);
 	*to = e;
 	return r;
 }
@@ -195,8 +253,9 @@ GSH_EXPORT CUresult cuGraphExecDestroy(CUgraphExec e) {
 	NEED(cuGraphExecDestroy);
 	struct gsh_item item;
 	gsh_cost_forget(e);
-	gsh_ledger_take(EXEC, (uint64_t)e, &item);
+	bool known = gsh_ledger_take(EXEC, (uint64_t)e, &item);
 	if (is_metered()) gsh_ledger_drop_owned(e);
+	if (known && item.flags) gsh_ledger_drop_owned(addresses_of(e));
 	return real(e);
 }
 
@@ -218,6 +277,7 @@ static void set_node_blocks(CUgraphExec e, CUgraphNode node, uint64_t blocks) {
 static void set_child_blocks(CUgraphExec e, CUgraphNode node, CUgraph child) {
 	struct contents c = {.device = -1};
 	inspect_graph(child, &c);
+	contents_free(&c);
 	set_node_blocks(e, node, c.blocks);
 }
 
@@ -252,6 +312,7 @@ static CUresult updated(CUresult r, CUgraphExec e, CUgraph g) {
 	struct contents c = {.device = -1};
 	if (r != CUDA_SUCCESS || !is_metered()) return r;
 	inspect_graph(g, &c);
+	contents_free(&c);
 	gsh_ledger_drop_owned(e);
 	gsh_ledger_lock();
 	struct gsh_item *i = gsh_item_find(EXEC, (uint64_t)e);
@@ -270,9 +331,6 @@ GSH_EXPORT CUresult cuGraphExecUpdate_v2(CUgraphExec e, CUgraph g, void *result)
 	NEED(cuGraphExecUpdate_v2);
 	return updated(real(e, g, result), e, g);
 }
-
-/* A flag of an EXEC: it was launched. */
-enum { LAUNCHED = 1 };
 
 /* Copies the item of an executable graph; false if the ledger has none. */
 static bool find(CUgraphExec e, struct gsh_item *copy) {
@@ -311,37 +369,84 @@ static void refresh_device(CUdevice d) {
 }
 
 /*
- * Reserves a graph's memory. The driver keeps memory that graphs have freed for later graphs, so only what exceeds the idle part of
- * the driver's reservation is new. For a graph that was launched before, memory in use counts as idle, since its own is part of
- * that.
+ * Says whether a graph's memory nodes have memory that it has not freed. Returns how many bytes they had since its last launch: the next
+ * one needs no others in their place. Said before the launch, so that another thread which frees them meanwhile has the last word.
  */
-static bool reserve_memory(struct gsh_reservation *h, CUgraphExec e) {
+static uint64_t keep(CUgraphExec e, unsigned use) {
+	uint64_t bytes = 0;
+	gsh_ledger_lock();
+	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i)) {
+		if (i->kind != NODE_MEMORY || i->owner != addresses_of(e)) continue;
+		if (i->flags & IN_USE) bytes += i->bytes;
+		i->flags = use;
+	}
+	gsh_ledger_unlock();
+	return bytes;
+}
+
+/* Records that the memory of other graphs is no longer in use that a graph frees. */
+static void frees(CUgraphExec e) {
+	gsh_ledger_lock();
+	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i)) {
+		struct gsh_item *memory = i->kind == NODE_FREE && i->owner == addresses_of(e) ? gsh_item_find(NODE_MEMORY, i->other) : NULL;
+		if (memory) memory->flags = 0;
+	}
+	gsh_ledger_unlock();
+}
+
+/* Called before the driver frees, so that the memory does not count as a graph's own once another graph may have it. */
+void gsh_graph_memory_freeing(CUdeviceptr p) {
+	if (likely(!atomic_load_explicit(&with_memory, memory_order_relaxed))) return;
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(NODE_MEMORY, p);
+	if (i) i->flags = 0;
+	gsh_ledger_unlock();
+}
+
+/* A launch of a graph with memory nodes. */
+struct launch {
+	struct gsh_reservation hold;
+	uint64_t bytes; /* of its memory nodes */
+	CUdevice device;
+	unsigned flags;
+};
+
+/*
+ * Reserves a graph's memory. The driver keeps memory that graphs have freed for later graphs, so only what exceeds the idle part of
+ * the driver's reservation is new. Launches that are under way may take the idle part too, and keep it from being trimmed.
+ */
+static bool reserve_memory(struct launch *l, CUgraphExec e) {
 	struct gsh_item item;
-	*h = (struct gsh_reservation){0};
-	if (!find(e, &item) || !item.bytes) return true;
-	CUdevice d = (CUdevice)item.other;
+	*l = (struct launch){0};
+	if (!find(e, &item) || !(item.bytes || item.flags)) return true;
+	CUdevice d = l->device = (CUdevice)item.other;
+	l->flags = item.flags;
+	if (l->flags & FREES) frees(e);
+	if (!item.bytes) return true;
 	gsh_reserve_wait();
-	uint64_t taken = add_pending(d, (int64_t)item.bytes), have = graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
-	if (!(item.flags & LAUNCHED)) taken += graph_memory(d, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-	uint64_t idle = have > taken ? have - taken : 0;
-	bool reserved = gsh_reserve_at_once(h, gsh_vgpu_of_device(d), item.bytes > idle ? item.bytes - idle : 0);
-	h->on.device = d;
-	if (reserved) return true;
+	int cancel = gsh_pools_lock();
+	l->bytes = item.bytes;
+	uint64_t taken = add_pending(d, (int64_t)item.bytes), need = item.bytes, own = l->flags & KEEPS ? keep(e, IN_USE) : 0;
+	need -= own < need ? own : need;
+	taken += graph_memory(d, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
+	uint64_t have = graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), idle = have > taken ? have - taken : 0;
+	gsh_pools_unlock(cancel);
+	if (gsh_reserve_at_once(&l->hold, gsh_vgpu_of_device(d), need > idle ? need - idle : 0)) return true;
 	add_pending(d, -(int64_t)item.bytes);
+	if (l->flags & KEEPS) keep(e, 0);
 	return false;
 }
 
 /* Charges what the driver has reserved by now and releases the reservation. Returns r. */
-static CUresult commit_memory(struct gsh_reservation *h, CUgraphExec e, CUresult r) {
-	if (!h->counted) return r;
-	gsh_ledger_lock();
-	struct gsh_item *i = gsh_item_find(EXEC, (uint64_t)e);
-	int64_t bytes = i ? (int64_t)i->bytes : 0;
-	if (i && r == CUDA_SUCCESS) i->flags |= LAUNCHED;
-	gsh_ledger_unlock();
-	add_pending(h->on.device, -bytes);
-	refresh_device(h->on.device);
-	gsh_memory_release(h->on.vgpu, h->bytes);
+static CUresult commit_memory(struct launch *l, CUgraphExec e, CUresult r) {
+	if (r != CUDA_SUCCESS && l->flags & KEEPS) keep(e, 0);
+	if (!l->bytes) return r;
+	add_pending(l->device, -(int64_t)l->bytes);
+	if (!l->hold.counted) return r;
+	int cancel = gsh_pools_lock(); /* the last to set the charge has read the latest value */
+	refresh_device(l->device);
+	gsh_pools_unlock(cancel);
+	gsh_memory_release(l->hold.on.vgpu, l->hold.bytes);
 	return r;
 }
 
@@ -367,8 +472,8 @@ static CUresult launch_slow(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bo
 
 /* Launches a graph that may have memory nodes. */
 static CUresult launch_with_memory(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
-	struct gsh_reservation h;
-	return reserve_memory(&h, e) ? commit_memory(&h, e, launch_slow(real, e, s, twin)) : CUDA_ERROR_OUT_OF_MEMORY;
+	struct launch l;
+	return reserve_memory(&l, e) ? commit_memory(&l, e, launch_slow(real, e, s, twin)) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 #define RUN(name, twin)                                                                                                 \
@@ -387,15 +492,18 @@ RUN(cuGraphLaunch_ptsz, true)
 #define UPLOAD(name)                                                                                                    \
 	GSH_EXPORT CUresult name(CUgraphExec e, CUstream s) {                                                           \
 		NEED(name);                                                                                             \
-		struct gsh_reservation h;                                                                               \
-		return reserve_memory(&h, e) ? commit_memory(&h, e, real(e, s)) : CUDA_ERROR_OUT_OF_MEMORY;                \
+		struct launch l;                                                                                        \
+		return reserve_memory(&l, e) ? commit_memory(&l, e, real(e, s)) : CUDA_ERROR_OUT_OF_MEMORY;             \
 	}
 UPLOAD(cuGraphUpload)
 UPLOAD(cuGraphUpload_ptsz)
 
+/* Memory that a launch under way counts on is kept: it is not idle, although the driver does not know yet. */
 GSH_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice d) {
 	NEED(cuDeviceGraphMemTrim);
-	CUresult r = real(d);
+	int cancel = gsh_pools_lock();
+	CUresult r = add_pending(d, 0) ? CUDA_SUCCESS : real(d);
 	refresh_device(d);
+	gsh_pools_unlock(cancel);
 	return r;
 }

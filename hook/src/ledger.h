@@ -10,10 +10,11 @@
 /*
  * What an item is. OBJECT: physical memory behind handles and mappings (vmm.c). EXEC: an executable graph; NODE: one of its
  * kernels. CONTEXT: a context that was created, with its copies of the variables of libraries. OPENED: memory of another
- * process. FREEING: memory that was freed in stream order and whose event the device has not reached.
+ * process. FREEING: memory that was freed in stream order and whose event the device has not reached. NODE_MEMORY: an address of a graph's
+ * memory node that the graph does not free. NODE_FREE: one that a graph frees and has not allocated.
  */
 enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC, CONTEXT_LIMIT,
-		     MODULE, LIBRARY, CONTEXT, OPENED, NODE, FREEING };
+		     MODULE, LIBRARY, CONTEXT, OPENED, NODE, FREEING, NODE_MEMORY, NODE_FREE };
 
 /* One allocation, or something that refers to one. */
 struct gsh_item {
@@ -22,8 +23,8 @@ struct gsh_item {
 	struct gsh_vgpu *vgpu; /* the vGPU that is charged; NULL: none is */
 	const void *owner;     /* its end removes the item: a context, or the graph of a NODE; NULL: nothing's end does */
 	uint64_t bytes;        /* charged, where there is a vGPU; EXEC: of its memory nodes */
-	uint64_t other;        /* OBJECT: handles; HANDLE, MAPPING: key of the object; POOL: bytes being allocated; EXEC: device of its memory nodes; NODE: thread blocks;
-	                        * LIBRARY: bytes in one context; OPENED: how often, beyond once */
+	uint64_t other;        /* OBJECT: handles; HANDLE, MAPPING: key of the object; GRAPH_MEMORY: bytes that launches under way may take; EXEC: device of its memory nodes; NODE: thread blocks;
+	                        * LIBRARY: bytes in one context; NODE_MEMORY, NODE_FREE: bytes, address; OPENED: how often, beyond once */
 	uint64_t mappings;     /* OBJECT: mappings; HANDLE: how often it was retained; EXEC: thread blocks */
 	unsigned flags;        /* OBJECT, POOL, FREEING, EXEC: bits that vmm.c, pool.c and graph.c define */
 };

@@ -1,6 +1,9 @@
 /* The wrappers of plain, pitched, managed and stream-ordered memory (FG-86, F46). */
 #define _GNU_SOURCE
+#include "capturing.h"
 #include "event.h"
+#include "graph.h"
+#include "platform.h"
 #include "pool.h"
 #include "reserve.h"
 #include "start.h"
@@ -56,13 +59,11 @@ GSH_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned fla
 /* A pointer that is not in the ledger may have been allocated from a pool. */
 GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 	NEED(cuMemFree_v2);
+	gsh_graph_memory_freeing(p);
 	CUresult r = GSH_FREE(POINTER, p, real(p));
 	if (r == CUDA_SUCCESS) gsh_pools_freed();
 	return r;
 }
-
-/* More than any device has. Sums of such sizes would overflow. */
-#define MOST (1ull << 56)
 
 /* Returns the pool from which cuMemAllocAsync allocates in a stream, or NULL. */
 static CUmemoryPool pool_of(CUstream s) {
@@ -75,45 +76,51 @@ static CUmemoryPool pool_of(CUstream s) {
 /* An allocation in stream order, from a given pool or from the device's current one. */
 struct async {
 	struct gsh_reservation hold;
-	CUmemoryPool pool;
-	bool current; /* the driver looks the pool up again, and may find another one */
+	CUmemoryPool pool; /* NULL: not known */
+	bool current;      /* the driver looks the pool up again, and may find another one */
+	bool captured;     /* it becomes a node of a graph, charged at the graph's launch */
 	uint64_t bytes;
 	CUstream stream;
 };
 
-/*
- * Looks the pool up if it is not given, and enters it in the ledger, unless it is a host's. Stores its vGPU and by how much it may grow,
- * unless the stream is capturing. Returns false if the allocation cannot be charged.
- */
-static bool enter(struct async *a, bool capturing, bool *counted, struct gsh_vgpu **v, uint64_t *growth) {
-	bool on_host = true;
+/* Looks the pool up if it is not given, and enters it in the ledger, with its vGPU. Returns false if it cannot be entered. */
+static bool enter(struct async *a, struct gsh_vgpu **v, bool *on_host) {
+	int cancel = gsh_pools_lock();
 	if (a->current) a->pool = pool_of(a->stream);
-	if (a->pool) *v = gsh_pool_vgpu(a->pool, &on_host);
-	if (on_host) return true;
-	if (!gsh_pool_enter(a->pool, *v, false)) return false;
-	if (capturing) return true;
-	if (a->bytes > MOST) return false;
-	*growth = gsh_pool_begin(a->pool, a->bytes);
-	*counted = true;
-	return true;
+	if (a->pool) *v = gsh_pool_vgpu(a->pool, on_host);
+	bool entered = !a->pool || *on_host || gsh_pool_enter(a->pool, *v, false);
+	gsh_pools_unlock(cancel);
+	return entered;
 }
 
-/* Reserves what the pool may grow by. Reserves nothing in a capture: the allocation becomes a node, charged at the graph's launch. */
+/*
+ * Reserves the most by which a pool may grow, whatever is idle in it: the driver may be unable to use that. Nothing else would keep the
+ * device's memory within the limit at every moment. Where that does not fit, the pool returns what is idle.
+ */
+static bool reserve_growth(struct async *a, struct gsh_vgpu *v) {
+	uint64_t most = gsh_pool_growth(a->bytes);
+	for (int i = 0; i < 1000; i++) {
+		if (gsh_reserve_quietly(&a->hold, v, most)) return true;
+		if (gsh_pool_trim(a->pool, a->stream, v, most) == GSH_POOL_FULL) break;
+		if (i) gsh_sleep(GSH_MILLISECOND);
+	}
+	return gsh_reserve_at_once(&a->hold, v, most);
+}
+
+/* Reserves what the allocation may take. Returns false if that exceeds the limit. */
 static bool begin_async(struct async *a) {
-	bool counted = false;
 	struct gsh_vgpu *v = NULL;
-	uint64_t growth = 0;
+	bool on_host = false;
 	gsh_start();
 	if (gsh_driver_lost()) return a->pool = NULL, true;
-	bool capturing = gsh_stream_is_capturing(a->stream);
-	if (!capturing) gsh_reserve_wait();
-	int cancel = gsh_pools_lock();
-	bool entered = enter(a, capturing, &counted, &v, &growth);
-	gsh_pools_unlock(cancel);
-	if (!counted) return entered;
-	if (gsh_reserve_at_once(&a->hold, v, growth)) return true;
-	gsh_pool_end(a->pool, a->bytes);
-	return false;
+	if ((a->captured = gsh_capture_hold(a->stream))) return true;
+	gsh_reserve_wait();
+	if (!enter(a, &v, &on_host)) return false;
+	if (on_host) return true;
+	if (a->pool) return reserve_growth(a, v);
+	/* Probably the driver returns an error. If it does not, the memory is charged where it is most likely. */
+	a->hold.on = gsh_target(BY_UNSAID, 0);
+	return !a->hold.on.vgpu || gsh_reserve_vgpu(&a->hold, a->hold.on.vgpu, gsh_allocated_bytes(a->bytes));
 }
 
 /* Charges the pool from which the driver has allocated since the first one was destroyed. */
@@ -126,11 +133,24 @@ static void charge_current(CUstream s) {
 	gsh_pools_unlock(cancel);
 }
 
-/* Charges the pool with its real size, even if the capture has ended meanwhile, and releases the reservation. Returns r. */
-static CUresult end_async(struct async *a, CUresult r) {
-	if (a->hold.counted) gsh_pool_end(a->pool, a->bytes);
-	if (a->pool && !gsh_pool_charge(a->pool) && a->current) charge_current(a->stream);
-	if (a->hold.counted) gsh_memory_release(a->hold.on.vgpu, a->hold.bytes);
+/* Charges an allocation from a pool that is not known as memory of its own; frees it where no vGPU can be charged. */
+static CUresult end_unknown(struct async *a, CUresult r, CUdeviceptr p) {
+	if (a->hold.counted) return gsh_reserve_commit(&a->hold, r, POINTER, p, a->hold.bytes);
+	if (r != CUDA_SUCCESS || gsh_driver_lost() || atomic_load(&gsh_vgpus[0].server->state) == GSHARE_OFF) return r;
+	CALL(cuMemFreeAsync, p, a->stream);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Charges the pool with its real size and releases the reservation. Stores the address for the caller; returns r, or an error. */
+static CUresult end_async(struct async *a, CUresult r, CUdeviceptr p, CUdeviceptr *to) {
+	if (a->captured) gsh_capture_release();
+	if (a->pool && !a->captured) {
+		if (!gsh_pool_charge(a->pool) && a->current) charge_current(a->stream);
+		if (a->hold.counted) gsh_memory_release(a->hold.on.vgpu, a->hold.bytes);
+	} else if (!a->captured) {
+		r = end_unknown(a, r, p);
+	}
+	if (r == CUDA_SUCCESS) *to = p;
 	return r;
 }
 
@@ -166,7 +186,10 @@ GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUstream s) {                                            \
 		NEED(name);                                                                                             \
 		struct async a = {.current = true, .bytes = bytes, .stream = s ? s : twin};                             \
-		return begin_async(&a) ? end_async(&a, real(p, bytes, s)) : CUDA_ERROR_OUT_OF_MEMORY;                   \
+		CUdeviceptr at = 0;                                                                                     \
+		if (!begin_async(&a)) return CUDA_ERROR_OUT_OF_MEMORY;                                                  \
+		CUresult r = real(p ? &at : NULL, bytes, s);                                                            \
+		return end_async(&a, r, at, p);                                                                         \
 	}
 ALLOCATE(cuMemAllocAsync, CU_STREAM_LEGACY)
 ALLOCATE(cuMemAllocAsync_ptsz, CU_STREAM_PER_THREAD)
@@ -175,7 +198,10 @@ ALLOCATE(cuMemAllocAsync_ptsz, CU_STREAM_PER_THREAD)
 	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream s) {                         \
 		NEED(name);                                                                                             \
 		struct async a = {.pool = pool, .bytes = bytes, .stream = s ? s : twin};                                \
-		return begin_async(&a) ? end_async(&a, real(p, bytes, pool, s)) : CUDA_ERROR_OUT_OF_MEMORY;             \
+		CUdeviceptr at = 0;                                                                                     \
+		if (!begin_async(&a)) return CUDA_ERROR_OUT_OF_MEMORY;                                                  \
+		CUresult r = real(p ? &at : NULL, bytes, pool, s);                                                      \
+		return end_async(&a, r, at, p);                                                                         \
 	}
 ALLOCATE_FROM(cuMemAllocFromPoolAsync, CU_STREAM_LEGACY)
 ALLOCATE_FROM(cuMemAllocFromPoolAsync_ptsz, CU_STREAM_PER_THREAD)
@@ -204,6 +230,7 @@ static void free_in_order(struct gsh_item *item, CUstream s) {
 	GSH_EXPORT CUresult name(CUdeviceptr p, CUstream s) {                                                           \
 		NEED(name);                                                                                             \
 		struct gsh_item item = {0};                                                                             \
+		gsh_graph_memory_freeing(p);                                                                            \
 		bool known = gsh_ledger_take(POINTER, p, &item);                                                        \
 		CUresult r = real(p, s);                                                                                \
 		if (known && r == CUDA_SUCCESS) free_in_order(&item, s ? s : twin);                                     \
@@ -222,6 +249,6 @@ GSH_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 GSH_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
 	NEED(cuMemPoolTrimTo);
 	CUresult r = real(pool, keep);
-	gsh_pool_refresh(pool);
+	gsh_pool_charge(pool);
 	return r;
 }

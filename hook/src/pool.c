@@ -11,6 +11,9 @@
 /* Largest unit, in bytes, in which pools grow. What was reserved in excess is released right after the call. */
 #define PIECE (32ull << 20)
 
+/* More than any device has. Sums of such sizes would overflow. */
+#define MOST (1ull << 56)
+
 #define KEYS_MAX 64 /* keys that are listed at once */
 
 /* Flags of a POOL. ON_HOST: its memory is the host's. RETIRED: it was destroyed, but still has memory. */
@@ -85,15 +88,6 @@ struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host) {
 	return gsh_target(BY_UNSAID, 0).vgpu;
 }
 
-/* Adds bytes, negative ones too, to those of the allocations under way in a pool. Returns their sum. */
-static uint64_t add_pending(CUmemoryPool pool, int64_t bytes) {
-	gsh_ledger_lock();
-	struct gsh_item *i = gsh_item_find(POOL, (uint64_t)pool);
-	uint64_t pending = i ? i->other += (uint64_t)bytes : 0;
-	gsh_ledger_unlock();
-	return pending;
-}
-
 /* Returns all unused memory of a pool to the device. Reports whether the pool has none left. */
 static bool drain(CUmemoryPool pool) {
 	uint64_t nothing = 0, reserved = 1;
@@ -144,16 +138,30 @@ static void destroy_retired(CUmemoryPool pool) {
 	CALL(cuMemPoolDestroy, pool);
 }
 
-/* The pool is asked afterwards: an allocation that ends meanwhile is counted twice rather than not at all. */
-uint64_t gsh_pool_begin(CUmemoryPool pool, uint64_t bytes) {
-	uint64_t need = add_pending(pool, (int64_t)bytes), used = 0, reserved = 0;
-	get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-	get_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
-	need += used;
-	return need <= reserved ? 0 : (need - reserved + PIECE - 1) / PIECE * PIECE;
+uint64_t gsh_pool_growth(uint64_t bytes) { return bytes > MOST ? UINT64_MAX : (bytes + PIECE - 1) / PIECE * PIECE; }
+
+/* Returns how much a pool keeps that is not in use, but for the rest of a piece. */
+static uint64_t surplus_of(CUmemoryPool pool) {
+	uint64_t used = 0, reserved = 0;
+	if (!get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) || !get_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved)) return 0;
+	return reserved > used ? (reserved - used) / PIECE * PIECE : 0;
 }
 
-void gsh_pool_end(CUmemoryPool pool, uint64_t bytes) { add_pending(pool, -(int64_t)bytes); }
+/* The driver notices only when it is asked that a stream has come to what was freed in its order. */
+enum gsh_pool_state gsh_pool_trim(CUmemoryPool pool, CUstream s, const struct gsh_vgpu *v, uint64_t bytes) {
+	struct gsh_item item;
+	uint64_t surplus = 0;
+	int cancel = gsh_pools_lock(), mode = gsh_capture_relax();
+	if (find(pool, &item) && (surplus = surplus_of(pool))) {
+		CALL(cuStreamQuery, s);
+		CALL(cuMemPoolTrimTo, pool, 0);
+		gsh_pool_refresh(pool);
+	}
+	gsh_capture_restore(mode);
+	gsh_pools_unlock(cancel);
+	uint64_t used = v ? gsh_memory_used(v) : 0, limit = v ? atomic_load(&v->server->memory_limit) : 0;
+	return surplus && bytes <= limit && used - (used < surplus ? used : surplus) <= limit - bytes ? GSH_POOL_SURPLUS : GSH_POOL_FULL;
+}
 
 /*
  * Copies the lowest keys above a key of a kind's items, in ascending order, so that the driver can be called without the

@@ -16,12 +16,15 @@ struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host);
 /* Enters a pool in the ledger, unless it is there already. Returns false if there is no room: its memory could not be charged. */
 bool gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
 
+/* Returns the most bytes by which a pool may grow for an allocation. */
+uint64_t gsh_pool_growth(uint64_t bytes);
+
 /*
- * Begin and end an allocation in a pool that is in the ledger. gsh_pool_begin returns by how many bytes the pool may grow for it and
- * for those under way.
+ * Returns the memory to the device that a pool of the ledger does not use, for an allocation of `bytes` in a stream. GSH_POOL_SURPLUS: with what
+ * it had to return, they would fit in the limit, now or later: what was freed in stream order can be returned once the device has come to it.
  */
-uint64_t gsh_pool_begin(CUmemoryPool pool, uint64_t bytes);
-void gsh_pool_end(CUmemoryPool pool, uint64_t bytes);
+enum gsh_pool_state { GSH_POOL_FULL, GSH_POOL_SURPLUS };
+enum gsh_pool_state gsh_pool_trim(CUmemoryPool pool, CUstream s, const struct gsh_vgpu *v, uint64_t bytes);
 
 /* Charges a pool with what it has reserved at present. */
 void gsh_pool_refresh(CUmemoryPool pool);

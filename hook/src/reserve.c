@@ -20,17 +20,22 @@ void gsh_reserve_wait(void) {
 	gsh_cancel_restore(cancel);
 }
 
-/* Reserves bytes on the reservation's vGPU. Counts a refusal on the client page. */
-static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
+/* Reserves bytes on the reservation's vGPU. */
+static bool try(struct gsh_reservation *h, uint64_t bytes) {
 	struct gsh_vgpu *v = h->on.vgpu;
 	h->bytes = bytes;
 	h->counted = true;
 	bool room = gsh_ledger_has_room();
 	if (v && room && gsh_memory_reserve(v, bytes)) return true;
 	gsh_pools_refresh(); /* a pool may have returned memory since it was last charged */
-	if (v && room && gsh_memory_reserve(v, bytes)) return true;
-	if (v) atomic_fetch_add(&v->client->refused, 1);
-	return false;
+	return v && room && gsh_memory_reserve(v, bytes);
+}
+
+/* Does the same, and counts a refusal on the client page. */
+static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
+	bool fits = try(h, bytes);
+	if (!fits && h->on.vgpu) atomic_fetch_add(&h->on.vgpu->client->refused, 1);
+	return fits;
 }
 
 bool gsh_reserve(struct gsh_reservation *h, enum gsh_by by, uint64_t handle, uint64_t bytes) {
@@ -46,6 +51,11 @@ bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t by
 	gsh_start();
 	gsh_reserve_wait();
 	return gsh_reserve_at_once(h, v, bytes);
+}
+
+bool gsh_reserve_quietly(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
+	*h = (struct gsh_reservation){.on.vgpu = v};
+	return gsh_driver_lost() || try(h, bytes);
 }
 
 bool gsh_reserve_at_once(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {

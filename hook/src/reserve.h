@@ -37,6 +37,7 @@ bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t by
  */
 void gsh_reserve_wait(void);
 bool gsh_reserve_at_once(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes);
+bool gsh_reserve_quietly(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes); /* a refusal is not counted, since another attempt follows */
 
 /* Enters what the driver allocated in the ledger at its real size, or releases the reservation if r is an error. Returns r. */
 CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item_kind kind, uint64_t key, uint64_t bytes);

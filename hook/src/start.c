@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "capturing.h"
 #include "client.h"
 #include "device.h"
 #include "gate.h"
@@ -36,6 +37,7 @@ static void after_fork(void) {
 	gsh_client_after_fork();
 	gsh_helper_after_fork();
 	gsh_streams_after_fork();
+	gsh_capturing_after_fork();
 	gsh_current_invalidate();
 	atomic_store(&progress, NOT_STARTED);
 }

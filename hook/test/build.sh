@@ -19,7 +19,7 @@ for unit in interval_test parse_test ledger_test budget_test reap_test image_tes
 done
 
 # Programs that run under the library.
-for program in gate_test blocks_test memory_test store_test no_server_test inherit_test paths_test refused_test peers_test seccomp_test innocent_test hostile_test; do
+for program in gate_test blocks_test memory_test store_test no_server_test inherit_test paths_test refused_test peers_test seccomp_test innocent_test hostile_test races_test; do
   "$cc" $flags -o "$out/$program" "hook/test/$program.c" "$objects/server/server.o" -L"$out" -l:libcuda.so.1
 done
 "$cc" $flags -o "$out/bench" hook/test/bench.c "$objects/server/server.o" "$objects/libc.o" -L"$out" -l:libcuda.so.1 -ldl
