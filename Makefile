@@ -82,7 +82,7 @@ test-integration: ## Run the tests that start an API server (minutes).
 	hack/test.sh integration
 
 .PHONY: flakes
-flakes: ## Run CI's tests again and again beside busy processes for FLAKES (default 20m): make flakes ARGS="./hook ./vgpu/node/...".
+flakes: ## Run CI's tests again and again beside busy processes for FLAKES (default 20m): make flakes ARGS="./hook ./node/...".
 	FLAKES=$(FLAKES) hack/flakes.sh $(ARGS)
 
 .PHONY: e2e

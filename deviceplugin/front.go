@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
-	"github.com/gshare-dev/gshare/vgpu/node/cdi"
-	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+	"github.com/gshare-dev/gshare/node/cdi"
+	"github.com/gshare-dev/gshare/node/ticket"
 )
 
 // FrontOptions configures a Front.

@@ -17,8 +17,8 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/gshare-dev/gshare/deviceplugin"
+	"github.com/gshare-dev/gshare/node/cdi"
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
-	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 )
 
 // agent is an agent's part of the protocol: it serves fronts, and registers itself while there is none.

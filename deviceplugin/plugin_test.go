@@ -17,8 +17,8 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/gshare-dev/gshare/deviceplugin"
+	"github.com/gshare-dev/gshare/node/ticket"
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
-	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
 // node answers as simply as it can.

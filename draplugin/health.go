@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/node/inventory"
 )
 
 // WatchHealthStatus implements kubeletplugin.DRAPlugin: the kubelet writes the health that it reports into the status of the pods that use the

@@ -12,7 +12,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/node/inventory"
 )
 
 // offering is a Node that offers what a test sets. It is used by one goroutine at a time.

@@ -8,7 +8,7 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/node/inventory"
 )
 
 // A MIG instance that is made on demand has a device for each of its placements, that is, for each profile and first memory slice. Each memory

@@ -16,7 +16,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/node/inventory"
 )
 
 // Node is the node on whose behalf a Plugin answers: it decides what is offered, granted and freed.

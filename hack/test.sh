@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 mode=${1:-core}
 shift || true
 module=$(go list -m)
-concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|deviceplugin|vgpu/node/(agent|kubelet|mps|process|standalone|store|swap|tokenserver))(/|\$)"
+concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|deviceplugin|node/(agent|kubelet|mps|process|standalone|store|swap|tokenserver))(/|\$)"
 # Tests that run a Kubernetes API server or scheduler, or measure the time of whole programs: one package at a time.
 alone="^$module/(cmd/gshare/internal/(verdict/scheduled|web)|cmd/gshare-(lab/internal/trial|node|scheduler)|test/(admission|claims|controlplane|install|plugins|soak))(/|\$)"
 driver="^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)" # tests that run programs on the fake driver
@@ -72,7 +72,7 @@ of() {
 # starters prints the packages whose tests may start programs, because they import os/exec or a package of this module that does, and the one whose
 # tests may use the machine's driver.
 starters() {
-  echo "$module/vgpu/node/partition/nvml"
+  echo "$module/node/partition/nvml"
   go list -e -test -f '{{.ImportPath}}{{range .Imports}}|{{.}}{{end}}' ./... | awk -F'|' '
     { imports[$1] = $0 }
     /[|]os\/exec([|]|$)/ { starts[$1] }

@@ -20,7 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/server"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
-	memory "github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	memory "github.com/gshare-dev/gshare/node/store/cuda"
 	"github.com/gshare-dev/gshare/vgpu/store"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	gpu "github.com/gshare-dev/gshare/cmd/gshare-model/internal/cuda"
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
-	"github.com/gshare-dev/gshare/vgpu/node/store/client"
-	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	"github.com/gshare-dev/gshare/node/store/client"
+	"github.com/gshare-dev/gshare/node/store/cuda"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/store"
 )

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
+	"github.com/gshare-dev/gshare/node/store"
+	"github.com/gshare-dev/gshare/node/store/cuda"
+	"github.com/gshare-dev/gshare/node/unixsocket"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/store"
-	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
-	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )

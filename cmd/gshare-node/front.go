@@ -10,9 +10,9 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/deviceplugin"
+	"github.com/gshare-dev/gshare/node/cdi"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 )
 
 func frontCommand() *cobra.Command {

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/node/tokenserver"
 	"github.com/gshare-dev/gshare/test/enforce"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

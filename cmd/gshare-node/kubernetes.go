@@ -19,15 +19,15 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
+	"github.com/gshare-dev/gshare/node/agent"
+	"github.com/gshare-dev/gshare/node/cgroup"
+	"github.com/gshare-dev/gshare/node/dmem"
+	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/gpu/nvml"
+	"github.com/gshare-dev/gshare/node/kubelet"
+	"github.com/gshare-dev/gshare/node/modelstore"
+	"github.com/gshare-dev/gshare/node/mps"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
-	"github.com/gshare-dev/gshare/vgpu/node/agent"
-	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
-	"github.com/gshare-dev/gshare/vgpu/node/dmem"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
-	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
-	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 )
 
 // bindTime is how long the agent lingers after it has closed the node to new pods, so that pods that are already bound can start. From the

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
+	"github.com/gshare-dev/gshare/node/unixsocket"
 )
 
 // lockDirectory locks the agent's directory until the file is closed or the process ends. Two agents in one directory would replace each

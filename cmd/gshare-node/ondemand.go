@@ -6,13 +6,13 @@ import (
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/partition"
+	"github.com/gshare-dev/gshare/node/partition/nvml"
+	"github.com/gshare-dev/gshare/node/partition/ondemand"
+	simulatedmig "github.com/gshare-dev/gshare/node/partition/simulated"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/partition"
-	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
-	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
-	simulatedmig "github.com/gshare-dev/gshare/vgpu/node/partition/simulated"
 )
 
 // onDemandOf returns a source of devices that also offers the MIG instances that can be created on the GPUs configured for that, or nil if no

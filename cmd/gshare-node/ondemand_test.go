@@ -10,10 +10,10 @@ import (
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
+	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/partition"
+	"github.com/gshare-dev/gshare/node/partition/ondemand"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/partition"
-	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 )
 
 // TestOnDemandWithoutGPU: a GPU that is not there, or no driver at all, closes its places, and not the agent.

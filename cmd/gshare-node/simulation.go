@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/gpu/simulation"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu/simulation"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

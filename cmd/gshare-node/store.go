@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
-	"github.com/gshare-dev/gshare/vgpu/node/store"
-	"github.com/gshare-dev/gshare/vgpu/node/store/client"
-	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
-	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
+	"github.com/gshare-dev/gshare/node/store"
+	"github.com/gshare-dev/gshare/node/store/client"
+	"github.com/gshare-dev/gshare/node/store/cuda"
+	"github.com/gshare-dev/gshare/node/unixsocket"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )

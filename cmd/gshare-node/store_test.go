@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gshare-dev/gshare/node/store/client"
 	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/api/storewire"
-	"github.com/gshare-dev/gshare/vgpu/node/store/client"
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/node/uninstall"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
-	"github.com/gshare-dev/gshare/vgpu/node/uninstall"
 )
 
 // retryPeriod is the pause between two attempts to remove what the agent left on the node.

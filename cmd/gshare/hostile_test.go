@@ -7,8 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/gshare-dev/gshare/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 )
 
 // forge is what a tenant writes to rewrite an administrator's terminal, and to have a line look like one of gshare's own.

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/mps"
+	"github.com/gshare-dev/gshare/node/standalone"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
-	"github.com/gshare-dev/gshare/vgpu/node/standalone"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -24,7 +24,7 @@ var defaultPackages = []string{
 	"./vgpu/batching/...", "./vgpu/explain/...", "./vgpu/mig/...", "./vgpu/packing/...", "./vgpu/pipeline/...", "./vgpu/planning/...",
 	"./vgpu/profile/...", "./vgpu/scaling/...", "./vgpu/share/...", "./vgpu/supervisor/...", "./vgpu/token/...", "./vgpu/watchdog/...",
 	"./vgpu/whatif/...",
-	"./vgpu/node/enforcement", "./vgpu/node/grant", "./vgpu/node/injection", "./vgpu/node/inventory", "./vgpu/node/tokenserver",
+	"./node/enforcement", "./node/grant", "./node/injection", "./node/inventory", "./node/tokenserver",
 	"./plugins/...",
 }
 

@@ -17,10 +17,10 @@ var dynamicReasons = map[string]string{
 	"plugins/sharing/events.go":       "one of two constants",
 	"serving/controller/decisions.go": "one of two constants",
 	"serving/profiles/profiles.go":    "the cases of the switch around it",
-	"vgpu/node/agent/cluster.go":      "the recorder itself",
-	"vgpu/node/agent/granter.go":      "a grant.Reason: all of them have to be documented",
-	"vgpu/node/agent/offenders.go":    "a value of eventReasons: all of them have to be documented",
-	"vgpu/node/agent/prestart.go":     "a grant.Reason: all of them have to be documented",
+	"node/agent/cluster.go":           "the recorder itself",
+	"node/agent/granter.go":           "a grant.Reason: all of them have to be documented",
+	"node/agent/offenders.go":         "a value of eventReasons: all of them have to be documented",
+	"node/agent/prestart.go":          "a grant.Reason: all of them have to be documented",
 }
 
 // reasonArguments maps the names of functions that record an event to the index of the argument with the reason.
@@ -63,7 +63,7 @@ func (s sourceText) events() (events []entry, err error) {
 	byConstant := map[string][]entry{}
 	for _, c := range s.constants {
 		if c.field("kind") != "event" {
-			if c.typed == "Reason" && path.Dir(c.where) == "vgpu/node/grant" {
+			if c.typed == "Reason" && path.Dir(c.where) == "node/grant" {
 				err = errors.Join(err, fmt.Errorf("%s: the comment of %s does not describe it as an event", c.where, c.constant))
 			}
 			continue

@@ -27,10 +27,10 @@ type exporter struct {
 
 var exporters = []exporter{
 	{"gshare-scheduler", "At `/metrics` of the scheduler, with those of kube-scheduler.", []string{"plugins/sharing"}},
-	{"gshare-node: the node", "At `/metrics` of the agent. A slice is a GPU or a MIG instance, a grant a container with a share.", []string{"vgpu/node/agent"}},
+	{"gshare-node: the node", "At `/metrics` of the agent. A slice is a GPU or a MIG instance, a grant a container with a share.", []string{"node/agent"}},
 	{"gshare-node: shares", "At `/metrics` of the agent. Those of a share have one series for each vGPU of a container; `gshare_node_grant_info` has the pod of each " +
-		"container.", []string{"vgpu/node/tokenserver/metrics"}},
-	{"gshare-node: simulated devices", "Only with `simulatedKernels`.", []string{"vgpu/node/gpu/simulation"}},
+		"container.", []string{"node/tokenserver/metrics"}},
+	{"gshare-node: simulated devices", "Only with `simulatedKernels`.", []string{"node/gpu/simulation"}},
 	{"gshare-node: the front", "At `/metrics` of the front, the container that stays registered with the kubelet while the agent is replaced.", []string{"deviceplugin"}},
 	{"gshare-gateway", "At `/metrics` of the gateway.", []string{"serving/gateway"}},
 	{"gshare-controller and gshare serve", "At `/metrics` of the program.", []string{"serving/fleet"}},
@@ -41,7 +41,7 @@ var exporters = []exporter{
 }
 
 // sources are the folders with the code of all programs.
-var sources = []string{"cmd", "deviceplugin", "draplugin", "plugins", "serving", "vgpu"}
+var sources = []string{"cmd", "deviceplugin", "draplugin", "node", "plugins", "serving", "vgpu"}
 
 func metricsPage(root string) (string, error) {
 	found, err := findMetrics(root)

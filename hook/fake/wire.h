@@ -1,6 +1,6 @@
 /*
  * The protocol between the fake driver and the device simulation: one SEQPACKET connection for each thread, one request at a
- * time. The Go half is vgpu/node/gpu/simulation/wire.go. Little endian, no padding.
+ * time. The Go half is node/gpu/simulation/wire.go. Little endian, no padding.
  */
 #ifndef GSHARE_FAKE_WIRE_H
 #define GSHARE_FAKE_WIRE_H

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gshare-dev/gshare/node/injection"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/injection"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

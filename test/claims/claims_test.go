@@ -18,11 +18,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/draplugin"
+	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/inventory"
 	"github.com/gshare-dev/gshare/test/controlplane"
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

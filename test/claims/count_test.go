@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/draplugin"
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/node/inventory"
 )
 
 // countedAlike checks that Kueue 0.19 charges the claim's queue the same amount that the scheduler charges the device. What docs/queues.md

@@ -34,10 +34,10 @@ import (
 
 	"github.com/gshare-dev/gshare/draplugin"
 	"github.com/gshare-dev/gshare/lab/trace"
+	"github.com/gshare-dev/gshare/node/inventory"
 	"github.com/gshare-dev/gshare/plugins"
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/draplugin"
+	"github.com/gshare-dev/gshare/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

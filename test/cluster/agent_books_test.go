@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	resources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

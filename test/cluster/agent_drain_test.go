@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/gshare-dev/gshare/node/cgroup"
+	"github.com/gshare-dev/gshare/node/injection"
+	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/test/cluster"
-	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
-	"github.com/gshare-dev/gshare/vgpu/node/injection"
-	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
 // working is a program that says when its work on the GPU ends, and when it is signalled, and then ends when both have happened. Its kernels take a

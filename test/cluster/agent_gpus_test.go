@@ -14,10 +14,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/gshare-dev/gshare/node/cgroup"
 	"github.com/gshare-dev/gshare/test/cluster"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/test/native"
-	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 )
 
 // workload is an image with busybox and /bin/spin, which keeps a GPU busy.

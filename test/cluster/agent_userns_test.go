@@ -9,9 +9,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/gshare-dev/gshare/node/grant"
+	"github.com/gshare-dev/gshare/node/injection"
 	"github.com/gshare-dev/gshare/test/cluster"
-	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/injection"
 )
 
 // TestUserNamespaces: pods with a user namespace of their own (hostUsers: false) get their shares like other pods. If the agent's folder is

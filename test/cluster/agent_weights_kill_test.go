@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/gshare-dev/gshare/vgpu/node/store"
+	"github.com/gshare-dev/gshare/node/store"
 )
 
 // podKilled: if a program with mapped weights is killed, its own memory is free at once, and the shared weights stay. The pod that replaces it maps

@@ -17,10 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/gshare-dev/gshare/node/modelstore"
+	"github.com/gshare-dev/gshare/node/store"
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
-	"github.com/gshare-dev/gshare/vgpu/node/store"
 )
 
 // server returns a pod of gshare-model with a share of the GPU's memory, in MiB. declared is its declaration of weights; if it is empty, the

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/manifests"
+	"github.com/gshare-dev/gshare/node/cgroup"
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 )
 
 const oneV100 = "devices:\n- {uuid: GPU-0, model: V100, sms: 80, memoryMiB: 16384}\n"

@@ -18,12 +18,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/gshare-dev/gshare/node/enforcement"
+	"github.com/gshare-dev/gshare/node/mps"
+	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/test/nvidia"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
-	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
 const (

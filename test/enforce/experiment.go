@@ -13,8 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/node/tokenserver"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/node/tokenserver"
 )
 
 // lateClock is a clock whose timers expire late, by a random time up to most, as those of a loaded machine do.

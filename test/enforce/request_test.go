@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/test/enforce"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gshare-dev/gshare/node/tokenserver"
 	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )

@@ -20,9 +20,9 @@ func (r ring) String() string { return [...]string{"rule", "contract", "adapter"
 
 // rings maps folders to rings; the longest matching path decides. A new top-level folder needs an entry.
 var rings = map[string]ring{
-	"vgpu": rules, "lab": rules, "lab/audit": adapters, "lab/dataset": adapters, "lab/trace": adapters,
+	"vgpu": rules, "serving/rules": rules, "serving/api": contracts, "lab": rules, "lab/audit": adapters, "lab/dataset": adapters, "lab/trace": adapters,
 	"vgpu/api": contracts, "vgpu/kube": contracts, "manifests": contracts, "kind": contracts, "hook": contracts, "python": contracts,
-	"plugins": adapters, "deviceplugin": adapters, "draplugin": adapters, "serving": adapters, "vgpu/node": adapters,
+	"plugins": adapters, "deviceplugin": adapters, "draplugin": adapters, "serving": adapters, "node": adapters,
 	"cmd": wiring, "hack": wiring, "test": wiring,
 }
 
@@ -85,7 +85,7 @@ func forbidden(s source, own ring, name string) string {
 			return ""
 		case s.isTest():
 			// tests may compare what must not be shipped together
-		case within(s.path, "plugins") && within(folder, "vgpu/node"), within(s.path, "vgpu/node") && within(folder, "plugins"):
+		case within(s.path, "plugins") && within(folder, "node"), within(s.path, "node") && within(folder, "plugins"):
 			return "scheduler and node meet in objects only"
 		case within(s.path, sharing...) && within(folder, serving...):
 			return "the rules of sharing do not know those of serving"

@@ -13,9 +13,9 @@ import (
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"golang.org/x/sys/unix"
 
+	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/gpu/nvml"
 	"github.com/gshare-dev/gshare/test/nvidia"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 )
 
 // TestNVML lists the GPUs through each driver's real library, in a process that finds the library in the same way as the agent.

@@ -23,18 +23,18 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/gshare-dev/gshare/node/agent"
+	"github.com/gshare-dev/gshare/node/cdi"
+	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/kubelet"
+	"github.com/gshare-dev/gshare/node/mps"
+	"github.com/gshare-dev/gshare/node/partition"
+	"github.com/gshare-dev/gshare/node/partition/ondemand"
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/node/agent"
-	"github.com/gshare-dev/gshare/vgpu/node/cdi"
-	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
-	"github.com/gshare-dev/gshare/vgpu/node/partition"
-	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 )
 
 // machine has a whole GPU, a GPU with a MIG instance that an administrator created, and a GPU whose instances are created on demand.

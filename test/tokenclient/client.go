@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gshare-dev/gshare/node/unixsocket"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
-	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 )
 
 // Client is the connection of one process to a token server.

@@ -1,7 +1,7 @@
 /*
  * NVIDIA's MPS without a GPU: the control daemon (-d), its server, and the program that sends commands to the daemon, from its
  * standard input or, with version 3 (-p 3, of drivers from 615: -DDRIVER=615), from its arguments. The client is mps.c of the
- * fake driver. vgpu/node/mps compares its answers to commands with those of NVIDIA's daemons, where they are installed.
+ * fake driver. node/mps compares its answers to commands with those of NVIDIA's daemons, where they are installed.
  *
  * Drivers before 555 (-DDRIVER=535, 550) do not know -multiuser-server and take themselves for the program that sends commands;
  * their daemon serves the clients of one user at a time. 535 has no get_server_status, and lets any user change defaults.

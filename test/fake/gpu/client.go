@@ -1,5 +1,5 @@
 // Package gpu lets tests run programs on simulated GPUs: it starts clients of the fake driver of hook/fake, which test/native builds, together
-// with the simulation of vgpu/node/gpu/simulation.
+// with the simulation of node/gpu/simulation.
 package gpu
 
 import (
@@ -9,7 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/gshare-dev/gshare/vgpu/node/gpu/simulation"
+	"github.com/gshare-dev/gshare/node/gpu/simulation"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

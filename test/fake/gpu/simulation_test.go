@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/node/tokenserver"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/test/native"
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/gshare-dev/gshare/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
-	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
 // errArgument becomes NVML's return code INVALID_ARGUMENT.

@@ -13,9 +13,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gshare-dev/gshare/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
-	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
 // GPU is a fake GPU in MIG mode. It is safe for concurrent use; like a driver, it handles one call after another. It has many methods

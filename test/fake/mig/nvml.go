@@ -6,8 +6,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
+	"github.com/gshare-dev/gshare/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
 
 // profileNumbers maps the compute and memory slices of MIG profiles to NVML's profile constants, without and with media engines.

@@ -8,10 +8,10 @@ import (
 	"os"
 	"slices"
 
-	"github.com/gshare-dev/gshare/vgpu/node/process"
-	"github.com/gshare-dev/gshare/vgpu/node/store"
-	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
-	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
+	"github.com/gshare-dev/gshare/node/process"
+	"github.com/gshare-dev/gshare/node/store"
+	"github.com/gshare-dev/gshare/node/store/cuda"
+	"github.com/gshare-dev/gshare/node/unixsocket"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

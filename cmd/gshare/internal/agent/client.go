@@ -15,9 +15,9 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/gshare-dev/gshare/node/unixsocket"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
-	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 )
 
 // Client sends requests to one node agent over its Unix control socket.

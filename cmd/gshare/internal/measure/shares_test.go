@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gshare-dev/gshare/vgpu/node/tokenserver/metrics"
+	"github.com/gshare-dev/gshare/node/tokenserver/metrics"
 )
 
 // text is what an agent with shares of two containers says; busy is that of the first.

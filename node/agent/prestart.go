@@ -1,0 +1,163 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/node/grant"
+	"github.com/gshare-dev/gshare/node/kubelet"
+	"github.com/gshare-dev/gshare/node/ticket"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+)
+
+// The start of a container waits for conditions that may soon be met: that its predecessor has ended, that the kubelet has recorded its
+// tickets. The kubelet allows PreStart 30 s, and repeats it after an error.
+const (
+	retryFor     = 5 * time.Second
+	retryPeriod  = 100 * time.Millisecond
+	startLimit   = 25 * time.Second
+	preferWithin = 50 * time.Millisecond // the kubelet's main loop waits for the answer of Prefer
+)
+
+// grantTickets grants the container that holds the tickets (device IDs of gshare/vgpu) the share that the scheduler placed for it. For a few
+// seconds it retries after errors that may pass soon. It returns an error if the owner of the tickets is ambiguous.
+func (g *granter) grantTickets(ctx context.Context, tickets []string) error {
+	var first *grant.Owner
+	return g.grantSoon(ctx, retryFor, tickets, func(ctx context.Context) (grant.Claim, error) { return g.tryGrant(ctx, tickets, &first) })
+}
+
+// grantSoon calls try until a share is granted. For the given time, it retries after errors that may pass soon.
+func (g *granter) grantSoon(
+	ctx context.Context, patience time.Duration, tickets []string, try func(context.Context) (grant.Claim, error),
+) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	var last error
+	for began := time.Now(); ; {
+		freed := g.grants.freedChannel()
+		claim, err := try(ctx)
+		if last != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+			err = last // it tells more than that the time is over
+		}
+		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > patience {
+			g.metrics.countStart(err, time.Since(began))
+			g.reportRefusal(claim, tickets, err)
+			return err
+		}
+		last = err
+		signal(g.wake)
+		select {
+		case <-freed:
+		case <-ctx.Done():
+		case <-time.After(retryPeriod):
+		}
+	}
+}
+
+// tryGrant attempts once to grant the share of the container that holds the tickets. It fails if an earlier attempt found another owner,
+// which is in first.
+func (g *granter) tryGrant(ctx context.Context, tickets []string, first **grant.Owner) (grant.Claim, error) {
+	claim, err := g.Records.Claim(ctx, tickets)
+	if err != nil {
+		return claim, fmt.Errorf("tickets %v: %w", tickets, err)
+	}
+	owner := claim.Owner()
+	if *first != nil && **first != owner {
+		return claim, grant.Ambiguous("tickets %v were of pod %s a moment ago", tickets, (*first).UID)
+	}
+	*first = &owner
+	return claim, g.admit(claim)
+}
+
+// isTransient reports whether a retry within seconds may succeed after the error.
+func isTransient(err error) bool {
+	if errors.Is(err, kubelet.ErrNoOwner) || errors.Is(err, kubelet.ErrTwoOwners) {
+		return true
+	}
+	var refusal *grant.Refusal
+	return errors.As(err, &refusal) && (refusal.Reason == grant.DoesNotFit || refusal.Reason == grant.AwaitsTurn || refusal.Reason == grant.AmbiguousTickets ||
+		refusal.Reason == grant.Closed)
+}
+
+// reportRefusal logs why a container was not granted its share and, if the error is a refusal, writes an event on its pod. It does nothing
+// if err is nil.
+func (g *granter) reportRefusal(claim grant.Claim, tickets []string, err error) {
+	if err == nil {
+		return
+	}
+	g.Log.Warn("failed to start a container", "tickets", tickets, "container", claim.Container, "error", err)
+	var refusal *grant.Refusal
+	if claim.Pod != nil && errors.As(err, &refusal) {
+		g.Cluster.Warn(claim.Pod, string(refusal.Reason), refusal.Text)
+		g.reportRefusedStart(claim.Pod, refusal)
+	}
+}
+
+// reportRefusedStart writes on an instance of a function that its slice has no room for it, so that gshare-controller replaces it. If the
+// instance awaits its turn but its pod says that it has started, it writes that it has not: after a reboot nothing is left of what the
+// instance had, and otherwise no other instance would get its turn.
+func (g *granter) reportRefusedStart(pod *v1.Pod, refusal *grant.Refusal) {
+	wanted, reached, err := kube.ResidencyOf(pod)
+	refused := residency.Reached{Seq: wanted.Seq, Refused: true}
+	switch {
+	case err != nil || wanted == residency.Fixed || reached == refused:
+		return
+	case refusal.Reason == grant.AwaitsTurn && reached.Level > residency.Cold:
+		refused.Refused = false
+	case refusal.Reason != grant.DoesNotFit:
+		return
+	}
+	text, err := refused.Encode()
+	if err == nil {
+		err = g.Cluster.WriteResidency(context.Background(), pod, text)
+	}
+	if err != nil { // the kubelet repeats the start
+		g.Log.Warn("failed to report residency", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+	}
+}
+
+// Prefer implements GetPreferredAllocation: it chooses n tickets (device IDs of gshare/vgpu), preferably those numbered like the slices of
+// the container's placement. The choice only makes the kubelet's records easier to read.
+func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []string {
+	ctx, cancel := context.WithTimeout(ctx, preferWithin)
+	defer cancel()
+	var placed []string
+	if pods, err := a.Pods.TryList(ctx); err == nil {
+		placed = a.placedSlices(pods, n)
+	}
+	return ticket.Prefer(available, must, a.devices.sliceIndexes(placed), n)
+}
+
+// placedSlices returns the slices of the only placed container that has n vGPUs and no tickets yet. It returns none if several such
+// containers have different slices.
+func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
+	for _, pod := range pods {
+		if kube.Ended(pod) || a.Records.Complete(pod.UID) {
+			continue
+		}
+		placement, present, err := kube.PlacementOf(pod)
+		if !present || err != nil {
+			continue
+		}
+		for _, c := range placement.Containers {
+			var of []string
+			for _, v := range c.VGPUs {
+				of = append(of, v.Slice)
+			}
+			switch {
+			case len(of) != n:
+			case placed != nil && !slices.Equal(placed, of):
+				return nil
+			default:
+				placed = of
+			}
+		}
+	}
+	return placed
+}
