@@ -10,8 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/gshare-dev/gshare/node/swap"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/swap"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 )
 

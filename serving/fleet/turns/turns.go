@@ -11,9 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gshare-dev/gshare/node/swap"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/swap"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
