@@ -20,12 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/gshare-dev/gshare/node/atomicfile"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/kubelet"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/ticket"
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"

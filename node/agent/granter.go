@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/gshare-dev/gshare/node/atomicfile"
 	"github.com/gshare-dev/gshare/node/cdi"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/injection"
@@ -17,6 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/node/ticket"
 	"github.com/gshare-dev/gshare/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/draplugin"
-	"github.com/gshare-dev/gshare/node/atomicfile"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/inventory"
 	"github.com/gshare-dev/gshare/node/ticket"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

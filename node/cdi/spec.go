@@ -13,7 +13,7 @@ import (
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
-	"github.com/gshare-dev/gshare/node/atomicfile"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 )
 
 const (

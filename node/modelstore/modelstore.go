@@ -23,11 +23,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gshare-dev/gshare/node/atomicfile"
 	"github.com/gshare-dev/gshare/node/cgroup"
 	"github.com/gshare-dev/gshare/node/killpoint"
 	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/node/store"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 )
 
 // SocketName is the name of a store's socket in its public directory.

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gshare-dev/gshare/node/atomicfile"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
-	"github.com/gshare-dev/gshare/node/atomicfile"
 	"github.com/gshare-dev/gshare/node/unixsocket"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

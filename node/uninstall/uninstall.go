@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/deviceplugin"
-	"github.com/gshare-dev/gshare/node/atomicfile"
 	"github.com/gshare-dev/gshare/node/cdi"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/modelstore"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/partition"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )

@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 
-	"github.com/gshare-dev/gshare/node/atomicfile"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 )
 
 // Chart is a plot of lines, bars or both, to be written to a file.

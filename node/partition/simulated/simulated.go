@@ -13,9 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gshare-dev/gshare/node/atomicfile"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/partition"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 	"github.com/gshare-dev/gshare/vgpu/share"
