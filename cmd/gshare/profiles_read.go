@@ -7,10 +7,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/gshare-dev/gshare/node/versioned"
 	"github.com/gshare-dev/gshare/serving/profiler"
 	"github.com/gshare-dev/gshare/vgpu/api/serving/profileview"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/api/versioned"
 )
 
 // profileForm is a form of a file of profiles.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/gshare-dev/gshare/node/gpu"
-	"github.com/gshare-dev/gshare/node/versioned"
+	"github.com/gshare-dev/gshare/vgpu/api/versioned"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 

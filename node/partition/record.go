@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gshare-dev/gshare/node/versioned"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
+	"github.com/gshare-dev/gshare/vgpu/api/versioned"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/mig/geometry"
 	"github.com/gshare-dev/gshare/vgpu/share"

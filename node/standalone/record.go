@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/node/versioned"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/api/versioned"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/node/tokenserver"
-	"github.com/gshare-dev/gshare/node/versioned"
+	"github.com/gshare-dev/gshare/vgpu/api/versioned"
 )
 
 // restorer serves the runs of an earlier agent.

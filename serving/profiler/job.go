@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gshare-dev/gshare/node/versioned"
+	"github.com/gshare-dev/gshare/vgpu/api/versioned"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

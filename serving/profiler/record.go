@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/gshare-dev/gshare/node/versioned"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
+	"github.com/gshare-dev/gshare/vgpu/api/versioned"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/share"
