@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Writes what is generated from the types in vgpu/api/serving: the CustomResourceDefinitions of manifests/serving, and the DeepCopy methods.
+# Writes what is generated from the types in serving/api: the CustomResourceDefinitions of manifests/serving, and the DeepCopy methods.
 # hack/crds.sh [check]: check changes nothing, and fails if they differ from what it would write.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-types=vgpu/api/serving/v1alpha1
+types=serving/api/v1alpha1
 copies=zz_generated.deepcopy.go
 definitions=manifests/serving code=$types
 if [ "${1:-}" = check ]; then

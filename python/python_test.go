@@ -13,8 +13,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/test/native"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
 

@@ -18,7 +18,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
-	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	serving "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // apiServer answers reads as an API server does, and forwards ports of pods to a handler. Whatever else is asked is forbidden.

@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/function"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 const functionLong = `Show the functions of a cluster, or one function with its replicas and why it was scaled.

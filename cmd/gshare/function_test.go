@@ -16,7 +16,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/function"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
-	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	serving "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // servingCluster returns newCluster with a function resnet50 in ml, of which one replica is ready on a slice and another one finds no node, and

@@ -20,12 +20,12 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	processes "github.com/gshare-dev/gshare/serving/fleet/machine"
 	"github.com/gshare-dev/gshare/serving/load"
 	"github.com/gshare-dev/gshare/serving/profiler"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

@@ -10,8 +10,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/profiler"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/profile/search"

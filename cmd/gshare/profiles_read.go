@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/gshare-dev/gshare/serving/api/profileview"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/profiler"
-	"github.com/gshare-dev/gshare/vgpu/api/serving/profileview"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/api/versioned"
 )
 

@@ -23,10 +23,10 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	processes "github.com/gshare-dev/gshare/serving/fleet/machine"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 const serveLong = `Serve functions on this machine: pass HTTP requests to as many replicas as the load needs, each on a share of a GPU. Without load there

@@ -8,11 +8,11 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	processes "github.com/gshare-dev/gshare/serving/fleet/machine"
 	"github.com/gshare-dev/gshare/serving/fleet/turns"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // servers runs the functions' servers: either replicas that scale with the load, or one server for each function, which take turns on the GPUs.

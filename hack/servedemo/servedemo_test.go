@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 const trace = "../../lab/dataset/testdata/serving/Azure2021_200.csv.gz"

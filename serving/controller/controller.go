@@ -32,11 +32,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/planner"
 	"github.com/gshare-dev/gshare/serving/report"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // Scheme returns the types that the controller reads and writes.

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // Fields by which the cache finds objects. To find them by a label, it would compare all objects of the namespace for each change of a pod.

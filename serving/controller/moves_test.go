@@ -14,7 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // TestMoves: a replica in two parts keeps serving until a replacement on a single instance that has become free is Ready.

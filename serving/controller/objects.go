@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // functionObjects are the GPUFunctions in a cache. Listing them by a client every second would copy each of them.

@@ -5,8 +5,8 @@ import (
 
 	"k8s.io/client-go/tools/cache"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // TestFunctionObjects: the objects that exist are those in the cache, even after the end of a function whose deletion was

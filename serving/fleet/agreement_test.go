@@ -13,7 +13,7 @@ import (
 
 	"github.com/gshare-dev/gshare/lab/dataset"
 	simulator "github.com/gshare-dev/gshare/lab/serving"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )

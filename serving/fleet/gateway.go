@@ -1,8 +1,8 @@
 package fleet
 
 import (
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // GatewayFunction returns what a gateway has to know about a function, which has to be valid and complete.

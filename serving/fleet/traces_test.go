@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )

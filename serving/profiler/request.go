@@ -18,9 +18,9 @@ import (
 	"sync"
 	"time"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/load"
 	"github.com/gshare-dev/gshare/serving/oip"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -16,12 +16,12 @@ import (
 	authentication "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/identity"
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 	"github.com/gshare-dev/gshare/test/executable"
 	"github.com/gshare-dev/gshare/test/install/document"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 var ecosystem = flag.Bool("ecosystem", false, "run KEDA, prometheus-adapter and Prometheus, which come from the network; make ecosystem does")

@@ -16,8 +16,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/identity"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // refusesCallers: without "*" in its access list, the function accepts requests from pods of its namespace and with tokens of

@@ -14,8 +14,8 @@ import (
 	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	traffic "github.com/gshare-dev/gshare/serving/load"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // sharedFunction has two replicas with a quarter of a GPU each, and gets a third one at more than 100 requests per second.

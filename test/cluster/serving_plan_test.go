@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // planData is the profile of a model, and a price list.

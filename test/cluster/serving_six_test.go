@@ -17,9 +17,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	simulator "github.com/gshare-dev/gshare/lab/serving"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/test/cluster"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	traffic "github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"

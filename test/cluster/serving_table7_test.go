@@ -20,9 +20,9 @@ import (
 
 	"github.com/gshare-dev/gshare/lab/dataset"
 	simulator "github.com/gshare-dev/gshare/lab/serving"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	client "github.com/gshare-dev/gshare/serving/load"
 	"github.com/gshare-dev/gshare/test/cluster"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	traffic "github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

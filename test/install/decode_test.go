@@ -15,7 +15,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
-	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	serving "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // TestStoredDecodes: whatever value a user gives to any field of a serving object, if the API server stores the object, its Go type can decode it. Otherwise

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	serving "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // shortest is all that a user has to write for a function.

@@ -15,8 +15,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // probePeriod is the time between two probes. The kubelet probes pods less often; here requests are waiting for the first probe that succeeds.

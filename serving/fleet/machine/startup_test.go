@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // await waits for a message about an instance that is not ready which matches the expression, and returns the match of the last group.

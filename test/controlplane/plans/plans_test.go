@@ -35,11 +35,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/manifests"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/controller"
 	"github.com/gshare-dev/gshare/serving/report"
 	"github.com/gshare-dev/gshare/test/controlplane"
 	"github.com/gshare-dev/gshare/test/controlplane/access"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // server is an administrator's client configuration for the API server that the tests share.

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/usage"
-	"github.com/gshare-dev/gshare/vgpu/api/serving/profileview"
+	"github.com/gshare-dev/gshare/serving/api/profileview"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gshare-dev/gshare/vgpu/api/serving/profileview"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/serving/api/profileview"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gshare-dev/gshare/vgpu/api/serving/profileview"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/serving/api/profileview"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // profile returns the text of a GPUProfile of an image, with a share such as "sm: 20, quota: 100, memory: 1Gi", and a spec.

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode"
 
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // measuredText is a complete profile, whose batches take 3 ms and 6 ms a row on 12 % of the SMs.
