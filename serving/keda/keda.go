@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/gshare-dev/gshare/serving/api/externalscaler"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/api/externalscaler"
 )
 
 // Metric is the name of the metric, and FunctionKey the key in the trigger's metadata under which the function's name stands. The namespace is that

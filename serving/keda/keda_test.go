@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/gshare-dev/gshare/serving/api/externalscaler"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/api/externalscaler"
 )
 
 // advice is an Advisor that says what a test wants.

@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.11-devel
 // 	protoc        (unknown)
-// source: vgpu/api/externalscaler/externalscaler.proto
+// source: serving/api/externalscaler/externalscaler.proto
 
 package externalscaler
 
@@ -393,7 +393,7 @@ var File_vgpu_api_externalscaler_externalscaler_proto protoreflect.FileDescripto
 
 const file_vgpu_api_externalscaler_externalscaler_proto_rawDesc = "" +
 	"\n" +
-	",vgpu/api/externalscaler/externalscaler.proto\x12\x0eexternalscaler\"\xe3\x01\n" +
+	",serving/api/externalscaler/externalscaler.proto\x12\x0eexternalscaler\"\xe3\x01\n" +
 	"\x0fScaledObjectRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12[\n" +
