@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/api/load"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/report"
-	"github.com/gshare-dev/gshare/vgpu/api/load"
 )
 
 // loads adds up what the gateways report. Its methods may be called concurrently.

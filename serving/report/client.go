@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/gshare-dev/gshare/serving/api/load"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/api/load"
 )
 
 // Report is a report of a gateway. The counters continue from one report to the next as long as gateway and incarnation are the same.

@@ -21,9 +21,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/gshare-dev/gshare/serving/api/load"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/report"
-	"github.com/gshare-dev/gshare/vgpu/api/load"
 )
 
 var chat = gateway.FunctionName{Namespace: "default", Name: "chat"}

@@ -1,4 +1,4 @@
-// Package report reports the load of a gateway's functions to controllers, over gRPC. vgpu/api/load has the messages.
+// Package report reports the load of a gateway's functions to controllers, over gRPC. serving/api/load has the messages.
 //
 // A Server samples the gateway every second. It reports at once what a controller must not learn late: that a request waits for the first replica of
 // a function, and that a replica has answered its last request. Watch and Decode are the client's side.
@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/gshare-dev/gshare/serving/api/load"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/api/load"
 )
 
 // period is the time between two reports.

@@ -24,9 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gshare-dev/gshare/serving/api/load"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/identity"
-	"github.com/gshare-dev/gshare/vgpu/api/load"
 )
 
 // gatewayCount is the number of gateways. Each owns a part of the functions, and counts the requests of those.

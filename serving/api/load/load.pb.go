@@ -5,7 +5,7 @@
 // versions:
 // 	protoc-gen-go v1.36.11-devel
 // 	protoc        (unknown)
-// source: vgpu/api/load/load.proto
+// source: serving/api/load/load.proto
 
 package load
 

@@ -1,7 +1,7 @@
 // Package load has the messages with which gateways report the load on functions to a controller, generated from load.proto.
 package load
 
-//go:generate go run -C ../../../hack/proto . vgpu/api/load/load.proto
+//go:generate go run -C ../../../hack/proto . serving/api/load/load.proto
 
 // The full name of the service, the name of its method, and the path of a call.
 const (
