@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/report"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // Gateways is fleet.Gateways for gateways that are other processes. What they report is in loads. What they have to know they read from objects:

@@ -20,8 +20,8 @@ import (
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
 // Pods is the fleet.Platform of a cluster: each instance is a pod. An instance has failed if its pod ends or somebody else deletes it, but not if the

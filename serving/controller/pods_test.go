@@ -25,9 +25,9 @@ import (
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/test/tracker"
 	"github.com/gshare-dev/gshare/vgpu/residency"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
 // cluster is a fake API server with the components of a controller.

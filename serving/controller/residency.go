@@ -11,9 +11,9 @@ import (
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
 // writeResidency takes a pod one step nearer to the residency that the fleet wants, by the rules of package residency. The next step follows when the

@@ -20,9 +20,9 @@ import (
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
 // room gives up replicas in reserve, of any function, to make room for pods of functions that the scheduler cannot place.

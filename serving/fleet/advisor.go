@@ -12,7 +12,7 @@ import (
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // Advisor says how many replicas functions need that another autoscaler scales. It follows the rules of a Fleet, as if every replica that it wants

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // nothing is a Platform on which nothing happens.

@@ -1,6 +1,6 @@
 // Package fleet runs as many replicas of functions as their load needs.
 //
-// Every second it takes the load of each function from the gateway, asks vgpu/scaling how many replicas that needs and vgpu/scaling/pool which ones
+// Every second it takes the load of each function from the gateway, asks serving/rules/scaling how many replicas that needs and serving/rules/scaling/pool which ones
 // to start or end, and has a Platform do so. For a request to a function without replicas it decides at once, not only at the next second. A replica
 // gets new requests from when it is ready until it is to end. Then it answers those that it has before it gets SIGTERM. A replica that ends by itself
 // is started again, at once the first time and after growing pauses from then on. While all replicas of a function are in such a pause, its requests
@@ -20,8 +20,8 @@ import (
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
-	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 )
 
 // period is the time between two decisions about a function.

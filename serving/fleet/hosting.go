@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // patience is how long a function waits until all the replicas that are to take over its requests are ready. After that one ready replica is enough,

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // steps records the steps of moves.

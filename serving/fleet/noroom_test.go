@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // TestNoRoom: the platform cannot make the first instance Hot, and reports that twice.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // publish tells the gateway which instances of a function get requests, and whether the function is backing off. Instances that are being drained are

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // TestRateBesideReports makes every other report of a gateway arrive just after the tick for its second, as happens for hours if the two clocks tick at

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // Spare is a ready replica in reserve, or a parked one.

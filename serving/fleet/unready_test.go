@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // busyGateways are gateways in other processes: they know of requests at every replica, also at those that are not ready, until answered is closed.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/gateway/http1"
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/batching"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
 // replica is a replica of a function with the requests that it has.

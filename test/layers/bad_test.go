@@ -46,8 +46,8 @@ func TestFiles(t *testing.T) {
 		"gshare-lab, laboratory": {"cmd/gshare-lab/a.go", `import _ "` + module + `lab/cluster"`, ""},
 		"scheduler, node":        {"plugins/a.go", `import _ "` + module + `node/mps"`, "meet in objects"},
 		"node, scheduler":        {"node/agent/a.go", `import _ "` + module + `plugins/sharing"`, "meet in objects"},
-		"sharing, serving":       {"vgpu/packing/a.go", `import _ "` + module + `vgpu/scaling"`, "do not know"},
-		"serving, sharing":       {"vgpu/scaling/a.go", `import _ "` + module + `vgpu/share"`, ""},
+		"sharing, serving":       {"vgpu/packing/a.go", `import _ "` + module + `serving/rules/scaling"`, "do not know"},
+		"serving, sharing":       {"serving/rules/scaling/a.go", `import _ "` + module + `vgpu/share"`, ""},
 		"unknown folder":         {"pkg/a.go", ``, "no ring"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // mover loads functions by starting their servers, and evicts them by ending those. It is a swap.Mover.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // Instance is one instance of a function, as the load balancer sees it. The load balancer counts Outstanding itself, so that it is always
