@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"

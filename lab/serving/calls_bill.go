@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )

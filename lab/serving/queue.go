@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 )
 
 // queue holds the requests of one function until an instance takes them. Times are durations since the start of the simulation.

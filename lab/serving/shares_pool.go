@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
-	"github.com/gshare-dev/gshare/vgpu/batching"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

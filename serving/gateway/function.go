@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 )
 
 // function is a function of the gateway with its queue and its replicas. It has many methods because all the ways in which requests come, wait and

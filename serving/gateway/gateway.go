@@ -5,7 +5,7 @@
 // queues of their own: a replica gets at most as many requests at once as it has credits, so the gateway decides the order, and as late as possible.
 // Requests to a function without replicas are held, up to a bound, until it has one, or refused while none is being started.
 //
-// vgpu/batching has the rules of the queue, serving/oip those for joining requests into batches. This package connects them with HTTP and a clock.
+// serving/rules/batching has the rules of the queue, serving/oip those for joining requests into batches. This package connects them with HTTP and a clock.
 package gateway
 
 import (

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/batching"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
 )
 

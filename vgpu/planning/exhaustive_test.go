@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

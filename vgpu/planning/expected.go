@@ -3,7 +3,7 @@ package planning
 import (
 	"math"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sort"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
