@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/serving/rules/planning"
 )
 
 // applicationsFile is the file of applications that gshare plan reads. The file of prices is a planning.PriceBook. Both may be JSON, which is

@@ -25,8 +25,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
 // maxInstances is the maximum number of instances of a function. It is so high that only the GPUs limit the number.

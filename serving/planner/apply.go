@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/serving/rules/planning"
 )
 
 // change sets the host in the status of a function, or clears it.

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

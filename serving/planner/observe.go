@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/serving/rules/planning"
 )
 
 // observation is what is known of the functions of a plan at one time.

@@ -1,5 +1,5 @@
 // Package planner maintains the plans of InferencePlans: the cheapest grouping of functions, with shares and batches for each group, that
-// meets the functions' objectives at the rates that the gateways count. vgpu/planning makes the decisions; this package reads objects and
+// meets the functions' objectives at the rates that the gateways count. serving/rules/planning makes the decisions; this package reads objects and
 // writes their status. In mode Apply it also writes, into the status of functions, which function serves the others of its group; the
 // gateways and the fleet obey that.
 //
@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

@@ -6,7 +6,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/serving/rules/planning"
 )
 
 // TestStatusIsMemory: for each mode, the groups that are read from a status are those that were written, so that the next leader can keep them.

@@ -11,8 +11,8 @@ import (
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
 // setTight says in the status of a plan which groups will have more replicas than planned. The reason is that gshare scales by the rate that a replica
