@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/test/native"
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
 
 var full = flag.Bool("full", false, "run all tests of the package, not those that take less than about a second in all")

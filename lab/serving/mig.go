@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 

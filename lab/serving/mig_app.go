@@ -6,10 +6,10 @@ import (
 	"sort"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/routing"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
 )
 
 // migFunction is one function on MIG instances, with its queue and its instances.

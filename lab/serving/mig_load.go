@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -3,7 +3,7 @@ package serving
 import (
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 )
 
 // MIGUse is the use of all MIG instances in one second, in compute slices.

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/packing"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 )
 
 // scale runs the function's autoscaler and applies its decisions by the rules of package pool. The autoscaler counts only the instances

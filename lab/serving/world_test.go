@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/vgpu/arrival"
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

@@ -10,10 +10,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
 
 // nodePods has the pods of nodes, at most nodePodsKept old: however many replicas wait for MIG instances, each node's pods are listed once in that time.

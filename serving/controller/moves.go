@@ -15,7 +15,7 @@ import (
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 )
 
 // moves moves replicas that are cut over several MIG instances to a single free one, by the rules of pipeline.Migrations: their parts free instances

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/batching"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/routing"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
 )
 
 // replica is a replica of a function with the requests that it has.

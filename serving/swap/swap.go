@@ -1,4 +1,4 @@
-// Package swap makes the processes of functions take turns on slices of GPUs, as package vgpu/pipeline/residency decides. It is told how
+// Package swap makes the processes of functions take turns on slices of GPUs, as package serving/rules/pipeline/residency decides. It is told how
 // many requests wait for each function, loads and evicts functions, and grants leases to those who send the requests.
 package swap
 
@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 )
 
 // Mover loads and evicts functions. Its methods are called from several goroutines. A call for a function begins only when the previous call

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

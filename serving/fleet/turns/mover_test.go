@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/swap"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 )
 
 // TestLoadAfterEnd loads a function again as soon as it is known that its server has failed, before the mover has noted that.

@@ -1,6 +1,6 @@
 // Package turns serves functions that take turns on GPUs: each GPU runs one server at a time, which has all of it. Which function is loaded, and for
 // how long it may answer requests while others wait, follows from the deadlines of the requests that wait at the gateway, by the rules of
-// vgpu/pipeline/residency. Loading a function means to start its server, and evicting it to end the server.
+// serving/rules/pipeline/residency. Loading a function means to start its server, and evicting it to end the server.
 package turns
 
 import (
@@ -14,10 +14,10 @@ import (
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/serving/swap"
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

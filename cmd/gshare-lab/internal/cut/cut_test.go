@@ -8,7 +8,7 @@ import (
 
 // TestCut cuts the build file of an example of the Python package, in which "choose" reads both other nodes.
 func TestCut(t *testing.T) {
-	const build = "--build=../../../../vgpu/pipeline/testdata/words.json"
+	const build = "--build=../../../../serving/rules/pipeline/testdata/words.json"
 	for name, c := range map[string]struct {
 		arguments []string
 		want      string // without spaces, or the error

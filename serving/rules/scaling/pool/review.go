@@ -3,8 +3,8 @@ package pool
 import (
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 )
 
 // Review returns the residency that the instance at an index should have given its use; this may be the one that it has. Call it regularly

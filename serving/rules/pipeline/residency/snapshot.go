@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

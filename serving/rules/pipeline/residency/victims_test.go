@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 )
 
 // crowd serves ten minutes of requests to 20 functions on four slices, two of them larger, that hold one to six of the functions each. Few

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline/routing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

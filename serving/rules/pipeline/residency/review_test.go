@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 )
 
 // newNode has functions a, b, ... of 6 GB that take a second on 1g, and slices of 1g.

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

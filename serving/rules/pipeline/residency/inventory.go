@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
