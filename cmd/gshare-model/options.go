@@ -17,7 +17,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/server"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // options holds the flags. It has many fields: one for each flag.

@@ -15,8 +15,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/gshare-dev/gshare/serving/rules/planning"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
-	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
 // writeChart writes a chart of the cheapest mode for one application alone, by its SLO and request rate (PA-63). Dots show the planned

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/serving/profiler"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 const planPrices = "prices: {currency: USD, nanoPerSliceSecond: 500000, nanoPerSliceGBSecond: 1500}\n"

@@ -8,8 +8,8 @@ import (
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/profiler"
-	"github.com/gshare-dev/gshare/vgpu/profile"
-	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

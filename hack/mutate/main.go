@@ -22,7 +22,7 @@ import (
 // defaultPackages are mutated unless arguments name other packages: the packages of rules, and the adapters that decide who gets a GPU.
 var defaultPackages = []string{
 	"./serving/rules/batching/...", "./vgpu/explain/...", "./vgpu/mig/...", "./vgpu/packing/...", "./serving/rules/pipeline/...", "./serving/rules/planning/...",
-	"./vgpu/profile/...", "./serving/rules/scaling/...", "./vgpu/share/...", "./vgpu/supervisor/...", "./vgpu/token/...", "./vgpu/watchdog/...",
+	"./serving/rules/profile/...", "./serving/rules/scaling/...", "./vgpu/share/...", "./vgpu/supervisor/...", "./vgpu/token/...", "./vgpu/watchdog/...",
 	"./vgpu/whatif/...",
 	"./node/enforcement", "./node/grant", "./node/injection", "./node/inventory", "./node/tokenserver",
 	"./plugins/...",

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/rules/batching"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // planWithinGPUTime returns the cheapest plan that takes no more GPU time than the plans of HarmonyBatch and PAMBA, because GPU time is

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/planning"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/arrival"
-	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
 // TestPlansKeepTheirSLOs: executions exceed their p99 in one of a hundred cases, so at most one in a hundred requests is late; the

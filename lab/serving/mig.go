@@ -7,8 +7,8 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
 // migSimulation simulates functions on MIG instances of fixed sizes under one policy. It has many fields because it is the whole state of

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/batching"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
-	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -2,7 +2,7 @@ package serving
 
 import (
 	"github.com/gshare-dev/gshare/serving/rules/planning"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/mig"
-	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/arrival"
-	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gshare-dev/gshare/serving/rules/planning"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // Planned is how good a plan based on predictions turns out to be by the measurements.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // onVCPUs maps the names of the models, as in Slices, to those with which HarmonyBatch's authors published fits on vCPUs.

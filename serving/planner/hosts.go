@@ -11,7 +11,7 @@ import (
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // hosted is how a host serves a group, and what that costs according to the profile and the prices.

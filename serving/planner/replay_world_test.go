@@ -33,8 +33,8 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/test/tracker"
-	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

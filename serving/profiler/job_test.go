@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // TestJob measures servers that others have started.

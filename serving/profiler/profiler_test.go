@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gshare-dev/gshare/serving/load"
-	"github.com/gshare-dev/gshare/vgpu/profile"
-	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // Progress says how to measure a program that answers no requests, such as a training: by its rate of kernel launches. Each training step launches the

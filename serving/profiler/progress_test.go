@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/load"
-	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/serving/rules/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
-	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

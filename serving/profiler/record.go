@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/api/versioned"
-	"github.com/gshare-dev/gshare/vgpu/profile"
-	"github.com/gshare-dev/gshare/vgpu/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

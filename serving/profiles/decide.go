@@ -12,8 +12,8 @@ import (
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/profiler"
+	"github.com/gshare-dev/gshare/serving/rules/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/profile/search"
 )
 
 // state is everything that a decision depends on. All of it comes from the cluster, so that the successor of a controller that was killed decides the

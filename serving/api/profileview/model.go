@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // partitionOf returns made-up measurements of a template.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/serving/rules/batching"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

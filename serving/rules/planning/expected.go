@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/gshare-dev/gshare/serving/rules/batching"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sort"
 
 	"github.com/gshare-dev/gshare/serving/rules/batching"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // Group is a set of applications that one deployment serves with one batching policy.

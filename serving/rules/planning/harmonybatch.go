@@ -1,6 +1,6 @@
 package planning
 
-import "github.com/gshare-dev/gshare/vgpu/profile"
+import "github.com/gshare-dev/gshare/serving/rules/profile"
 
 // HarmonyBatch plans with the algorithm of the HarmonyBatch paper, for whole models on vCPUs or a fraction of a GPU. It is a baseline.
 // It improves on the paper in two respects: it finds resources and batch sizes exactly, and rejects merges that no configuration can

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // TestHarmonyBatchModels plans for HarmonyBatch's own models, prices and eight SLOs, in its two modes (PA-64).

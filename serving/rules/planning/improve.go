@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/gshare-dev/gshare/serving/rules/batching"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // improve reduces the cost of a partition into groups by moving single applications and joining groups, until neither helps.

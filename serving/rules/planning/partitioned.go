@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // allocation is a number of vCPUs for each worker of a stage, with the stage's latency and cost.

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

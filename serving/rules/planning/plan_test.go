@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 // TestNeverAboveBaselines: at any number of applications, Best costs at most what PAMBA's phases and HarmonyBatch cost,

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/batching"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

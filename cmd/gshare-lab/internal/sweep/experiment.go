@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/profile"
-	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile/search"
 )
 
 // experiment sweeps a model over vCPUs, fits its latency model to the points of the sweep, and compares the fit with further points that it was

@@ -14,7 +14,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
 const long = `Measure a model on fractions of this machine's vCPUs, and print how well curves that are fitted to some of the points predict the others.

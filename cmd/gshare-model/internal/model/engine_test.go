@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/cuda"
-	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
