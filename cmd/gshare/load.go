@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/serving/load"
-	"github.com/gshare-dev/gshare/vgpu/arrival"
+	"github.com/gshare-dev/gshare/serving/rules/arrival"
 )
 
 const loadLong = `Send requests to a server at a rate that does not depend on its answers, and measure their latency.

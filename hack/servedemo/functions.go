@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/arrival"
+	"github.com/gshare-dev/gshare/serving/rules/arrival"
 )
 
 // function is a function of the demo: a model with its objective, its share and its load.

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/serving/rules/profile"
-	"github.com/gshare-dev/gshare/vgpu/arrival"
 )
 
 // TestPlansKeepTheirSLOs: executions exceed their p99 in one of a hundred cases, so at most one in a hundred requests is late; the

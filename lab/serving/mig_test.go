@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/arrival"
+	"github.com/gshare-dev/gshare/serving/rules/arrival"
 )
 
 // By hand: the function needs 30 GB, which only 4g has, and takes 36 ms there. A pipeline of three 2g takes 60 ms and two transfers.

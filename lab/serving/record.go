@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/arrival"
+	"github.com/gshare-dev/gshare/serving/rules/arrival"
 )
 
 // Result holds the counters of one simulation run. A request either meets its SLO or is a violation: refused, late, or unanswered at the

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	simulator "github.com/gshare-dev/gshare/lab/serving"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
+	traffic "github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/test/cluster"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
-	traffic "github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"

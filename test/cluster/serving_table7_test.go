@@ -22,8 +22,8 @@ import (
 	simulator "github.com/gshare-dev/gshare/lab/serving"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	client "github.com/gshare-dev/gshare/serving/load"
+	traffic "github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/test/cluster"
-	traffic "github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -17,8 +17,8 @@ import (
 	simulator "github.com/gshare-dev/gshare/lab/serving"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	client "github.com/gshare-dev/gshare/serving/load"
+	traffic "github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
-	traffic "github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
