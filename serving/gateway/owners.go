@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
-	"github.com/gshare-dev/gshare/vgpu/ownership"
+	"github.com/gshare-dev/gshare/serving/rules/ownership"
 )
 
 // owners says which gateways serve a function, according to one view of the gateways. It never changes.

@@ -1,4 +1,4 @@
-// Package peers tells a gateway which other gateways serve at present, and so which of them own a function: vgpu/ownership has the rule.
+// Package peers tells a gateway which other gateways serve at present, and so which of them own a function: serving/rules/ownership has the rule.
 //
 // Which gateways exist, and where, is set from outside. Whether a gateway serves is found out by pings alone, so it is known within 0.4 s and depends
 // on no third party. For a moment two gateways may come to different results.
@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gshare-dev/gshare/vgpu/ownership"
+	"github.com/gshare-dev/gshare/serving/rules/ownership"
 )
 
 // Period is the time between two pings of a gateway. Silence is how long a gateway may answer none before it owns no functions until it answers
