@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	"github.com/gshare-dev/gshare/vgpu/tenancy"
+	"github.com/gshare-dev/gshare/serving/rules/tenancy"
 )
 
 // quotaPause is the time after which a pod that a policy refused is tried again.

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
+	"github.com/gshare-dev/gshare/serving/rules/tenancy"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
 // policyPeriod is the time between two looks at what the namespaces of a policy hold.

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
+	"github.com/gshare-dev/gshare/serving/rules/tenancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
 // Quotas creates pods, unless a SharePolicy does not allow their namespace to have them. What a pod takes is accounted for before it is created, so

@@ -20,8 +20,8 @@ import (
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/rules/tenancy"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
 // policy returns a SharePolicy that allows the pods of a namespace a number of replicas.

@@ -48,7 +48,7 @@ var (
 		"vgpu/share", "vgpu/packing", "vgpu/residency", "vgpu/token", "vgpu/mig", "vgpu/explain", "vgpu/supervisor", "vgpu/watchdog",
 		"vgpu/whatif", "vgpu/rebalance",
 	}
-	serving     = []string{"serving/rules/profile", "serving/rules/scaling", "serving/rules/pipeline", "serving/rules/batching", "serving/rules/planning", "serving/rules/ownership", "vgpu/tenancy"}
+	serving     = []string{"serving/rules/profile", "serving/rules/scaling", "serving/rules/pipeline", "serving/rules/batching", "serving/rules/planning", "serving/rules/ownership", "serving/rules/tenancy"}
 	noRules     = []string{"C", "log", "net", "os", "syscall", "testing", "unsafe"}
 	noContracts = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/kube-scheduler"}
 )

@@ -3,8 +3,8 @@ package v1alpha1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gshare-dev/gshare/serving/rules/tenancy"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
 // SharePolicy limits how much of the GPUs the pods of functions and FaSTPods in a namespace may hold. If several policies name a namespace, all of
