@@ -39,7 +39,7 @@ bench-perf: ## Run scheduler_perf with gshare's plugins (minutes).
 
 .PHONY: bench-rules
 bench-rules: ## Run the Go benchmarks of the rule packages.
-	go test -run '^$$' -bench . -benchmem ./vgpu/...
+	go test -run '^$$' -bench . -benchmem ./vgpu/... ./serving/rules/...
 
 .PHONY: bench-gateway
 bench-gateway: ## Compare the gateway's processor time with httputil.ReverseProxy and nginx (minutes).

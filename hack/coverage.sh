@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source hack/compile-env.sh
 
-mapfile -t packages < <(go list ./vgpu/... ./plugins/... | grep -Ev '/vgpu/(kube|api)(/|$)')
+mapfile -t packages < <(go list ./vgpu/... ./serving/rules/... ./plugins/... | grep -Ev '/vgpu/(kube|api)(/|$)')
 "${compile[@]}" go test -vet=off -coverprofile=coverage.out "${packages[@]}"
 go tool cover -html=coverage.out -o coverage.html
 go tool cover -func=coverage.out | tail -n 1

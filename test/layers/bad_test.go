@@ -46,7 +46,8 @@ func TestFiles(t *testing.T) {
 		"gshare-lab, laboratory": {"cmd/gshare-lab/a.go", `import _ "` + module + `lab/cluster"`, ""},
 		"scheduler, node":        {"plugins/a.go", `import _ "` + module + `node/mps"`, "meet in objects"},
 		"node, scheduler":        {"node/agent/a.go", `import _ "` + module + `plugins/sharing"`, "meet in objects"},
-		"sharing, serving":       {"vgpu/packing/a.go", `import _ "` + module + `serving/rules/scaling"`, "do not know"},
+		"sharing, serving":       {"vgpu/packing/a.go", `import _ "` + module + `serving/rules/scaling"`, "does not know serving"},
+		"node, serving's API":    {"node/agent/a.go", `import _ "` + module + `serving/api/v1alpha1"`, "does not know serving"},
 		"serving, sharing":       {"serving/rules/scaling/a.go", `import _ "` + module + `vgpu/share"`, ""},
 		"unknown folder":         {"pkg/a.go", ``, "no ring"},
 	} {

@@ -127,7 +127,7 @@ var goFlags = map[string][]string{
 	"build": {"-o"},
 	"clean": {"-testcache"},
 	"run":   {},
-	"test":  {"-run", "-race", "-json", "-count=1", "-timeout", "-v", "-full"},
+	"test":  {"-run", "-race", "-json", "-count=1", "-timeout", "-v", "-full", "-rewrite"},
 }
 
 // TestGo: the go command accepts the documented commands, and the packages and tests that they name exist.
