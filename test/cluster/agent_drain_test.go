@@ -32,7 +32,6 @@ while [ -z "$signalled" ]; do sleep 1 & wait $!; done`
 // TestAgentDrain: where a container's preStop hook runs gshare-drain, the container's CUDA work ends before SIGTERM, whoever has the kubelet stop
 // the container, and a neighbour's work goes on. Without the hook, SIGTERM comes first.
 func TestAgentDrain(t *testing.T) {
-	long(t)
 	a, said := startDraining(t)
 	ctx := testContext(t)
 	a.create(ctx, t, a.working("neighbour", said, true))
