@@ -179,6 +179,13 @@ func TestUnhandled(t *testing.T) {
 	if got := missing(invented, handled, left); !slices.Equal(got, invented[:3]) {
 		t.Errorf("of invented functions these are missing: %q", got)
 	}
+	added := []string{"cuLogsCurrent", "cuLogsDumpToFile", "cuLogsDumpToMemory", "cuLogsRegisterCallback", "cuLogsUnregisterCallback"} // 13.0
+	if got := missing(added, handled, left); len(got) > 0 {
+		t.Errorf("of cuda.h 13.0 these are missing: %q", got)
+	}
+	if !slices.Contains(left, "cuGetExportTable") {
+		t.Error("cuGetExportTable has no reason of its own, but that of a pattern")
+	}
 	wrapped, _ := names(handled)
 	for _, name := range left {
 		if wrapped[name] {
