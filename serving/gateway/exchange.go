@@ -23,6 +23,7 @@ type exchange struct {
 	body     []byte
 	start    time.Time
 	deadline *time.Timer             // the client's; nil if it has not given one
+	limit    *time.Timer             // without a deadline: bounds how long the replica takes until it begins to answer
 	cancel   context.CancelCauseFunc // takes the request away from the replica
 	grpc     bool
 	fromPeer bool          // it comes from another gateway
@@ -40,12 +41,13 @@ type outcome struct {
 	reason  string
 	replica string
 	queued  time.Duration
+	tokens  tokenTimes
 }
 
 // report counts and logs the exchange.
 func (e *exchange) report() {
 	took := time.Since(e.start)
-	e.function.measure(func(m *metrics) { m.observe(e.function.name, e.status, took, e.queued) })
+	e.function.measure(func(m *metrics) { m.observe(e.function.name, e.start, &e.outcome) })
 	if !e.gateway.log.Enabled(e.request.Context(), slog.LevelInfo) {
 		return
 	}

@@ -19,14 +19,18 @@ func isHeaderTooLong(err error) bool {
 	return strings.Contains(err.Error(), "request header list larger than peer's advertised limit")
 }
 
-// begin sends a request to a replica and returns when the answer begins. If the client has given no deadline, it waits for Function.Timeout at most.
+// begin sends a request to a replica and returns when the header of the answer comes. If the client has given no deadline, it waits for
+// Function.Timeout at most. With the protocol OpenAI the limit stays until the answer has content: many servers send the header long before.
 func (e *exchange) begin(upstream http.RoundTripper, request *http.Request) (*http.Response, error) {
-	var limit *time.Timer
+	settings := e.function.settings()
 	if e.deadline == nil {
-		limit = time.AfterFunc(e.function.settings().Timeout, func() { e.cancel(errHung) })
+		e.limit = time.AfterFunc(settings.Timeout, func() { e.cancel(errHung) })
 	}
 	response, err := upstream.RoundTrip(request)
-	if limit != nil && !limit.Stop() && err == nil { // the timer fired first, so the body can no longer be read
+	if e.limit == nil || err == nil && settings.Protocol == OpenAI {
+		return response, err
+	}
+	if !e.limit.Stop() && err == nil { // the timer fired first, so the body can no longer be read
 		response.Body.Close()
 		e.cancel(errHung) // if the timer has not done so yet
 		return nil, errHung
@@ -49,6 +53,9 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		defer e.rest.Close()
 	}
 	response, err := e.begin(upstream, e.outgoing(ctx, it, r))
+	if e.limit != nil {
+		defer e.limit.Stop()
+	}
 	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) { // net/http accepts such a status but cannot pass it on
 		response.Body.Close()
 		err = fmt.Errorf("status %d", response.StatusCode)
@@ -77,18 +84,28 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		return true
 	}
 	defer response.Body.Close()
-	first := time.Now()
-	if e.deadline != nil && e.function.settings().Protocol == OpenAI {
-		e.deadline.Stop() // it was only for the first byte
+	openAI := e.function.settings().Protocol == OpenAI
+	begun := func() {
+		if !openAI {
+			return
+		}
+		for _, timer := range []*time.Timer{e.deadline, e.limit} {
+			if timer != nil {
+				timer.Stop() // it was only for the beginning
+			}
+		}
+		if e.status < 500 {
+			queue.begun(r, t.flight)
+		}
 	}
 	e.writeHeader(it, response.StatusCode, response.Header)
 	if e.rest != nil && response.Header.Get(grpcStatus) == "" { // else the header is the whole answer, and after a flush its trailer would be missing
 		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
 	}
-	if err := e.copyBody(ctx, response); err != nil {
+	if err := e.copyBody(ctx, response, begun); err != nil {
 		why, counter := e.loss(ctx)
 		e.function.count(func(s *statistics) { s.finish(counter) })
-		queue.failed(r, t.flight, why.reason != reasonReplica)
+		queue.failed(r, t.flight, why.reason != reasonReplica && why != refuseHung)
 		e.status, e.reason = why.status, why.reason
 		if e.grpc {
 			why.endGRPC(e.writer)
@@ -103,7 +120,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		copyTrailer(e.writer, response)
 		e.status = httpStatus(response)
 	}
-	queue.done(r, t.flight, first, e.status < 500, it)
+	queue.done(r, t.flight, e.tokens.first, e.status < 500, it)
 	if e.rest.isCut() && e.status == http.StatusOK {
 		e.status, e.reason = refuseStopping.status, refuseStopping.reason
 		refuseStopping.endGRPC(e.writer)
@@ -175,12 +192,15 @@ func copyHeader(to, from http.Header) {
 	}
 }
 
-// copyBody passes the body of an answer on. A body of unknown length is flushed as it comes.
-func (e *exchange) copyBody(ctx context.Context, response *http.Response) error {
-	if e.grpc { // net/http does not notice the end of ctx while it waits until it may send more of the request
+// copyBody passes the body of an answer on, and calls begun when it has content or ends. A body of unknown length is flushed as it comes. An error after
+// the end of a stream of tokens is none: clients leave then.
+func (e *exchange) copyBody(ctx context.Context, response *http.Response, begun func()) error {
+	e.tokens = follow(response, e.function.settings().Protocol)
+	complete := false // the client has got the whole stream
+	if e.grpc {       // net/http does not notice the end of ctx while it waits until it may send more of the request
 		defer context.AfterFunc(ctx, func() { _ = response.Body.Close() })()
 	}
-	return e.writeBody(response.ContentLength, func(w io.Writer) error {
+	err := e.writeBody(response.ContentLength, func(w io.Writer) error {
 		streamed := response.ContentLength < 0
 		buffer := buffers.Get().(*[]byte)
 		defer buffers.Put(buffer)
@@ -188,6 +208,9 @@ func (e *exchange) copyBody(ctx context.Context, response *http.Response) error 
 		for {
 			n, err := response.Body.Read(*buffer)
 			if n > 0 {
+				if e.tokens.read((*buffer)[:n]) {
+					begun()
+				}
 				if _, err := w.Write((*buffer)[:n]); err != nil {
 					return err
 				}
@@ -195,8 +218,11 @@ func (e *exchange) copyBody(ctx context.Context, response *http.Response) error 
 					e.rest.extend()
 				}
 				if streamed {
-					_ = controller.Flush() // if it fails, so does the next write
+					if err := controller.Flush(); err != nil {
+						return err
+					}
 				}
+				complete = e.tokens.done()
 			}
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -206,4 +232,11 @@ func (e *exchange) copyBody(ctx context.Context, response *http.Response) error 
 			}
 		}
 	})
+	if err != nil && !complete {
+		return err
+	}
+	if e.tokens.begin() {
+		begun()
+	}
+	return nil
 }

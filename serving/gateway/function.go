@@ -313,8 +313,17 @@ func (f *function) batchingLoad(now time.Time) batching.Load {
 	return l
 }
 
+// begun learns from when a replica with the protocol OpenAI has begun to answer: long before the end of a stream, so that others are not let in meanwhile
+// that will be late.
+func (f *function) begun(r *replica, flown *flight) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.measured(flown.size, time.Since(flown.began))
+	f.dispatch()
+}
+
 // done returns the credit of a replica that has answered, and counts the answer for each item. ok is false if the answer is an error of the server;
-// first is when its first byte came.
+// first is when it began.
 func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, items ...*item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,10 +332,11 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 		first = now
 	}
 	if ok && !flown.stream {
-		f.hopeless = time.Time{}
-		r.measured(flown.size, first.Sub(flown.began))
+		f.hopeless, r.failures = time.Time{}, 0
 		if f.config.Protocol == OpenAI {
 			r.occupy(now.Sub(flown.began))
+		} else {
+			r.measured(flown.size, now.Sub(flown.began))
 		}
 	}
 	r.end(flown)

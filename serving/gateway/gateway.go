@@ -81,8 +81,8 @@ const (
 	HTTP Protocol = iota
 	// OIP is the Open Inference Protocol: inference requests over REST or gRPC that fit together are sent as one batch.
 	OIP
-	// OpenAI is the protocol of OpenAI's chat completions: requests are passed on unchanged, and the first byte of the answer has to meet the
-	// deadline. If the host names no function, the model in the body does.
+	// OpenAI is the protocol of OpenAI's chat completions: requests are passed on unchanged, and the beginning of the answer has to meet the
+	// deadline: the first byte of its body or, in a stream, the first event with content. If the host names no function, the model in the body does.
 	OpenAI
 )
 
@@ -145,7 +145,7 @@ type Replica struct {
 	Address   string // host:port
 	Residency scaling.Residency
 	Credits   int // most batches at once, or requests if there are no batches; default 1
-	// Latency is the p99 of a request according to the profile; with the protocol OpenAI, until the first byte of the answer. Measurements correct
+	// Latency is the p99 of a request according to the profile; with the protocol OpenAI, until the answer begins. Measurements correct
 	// it. If it is zero, it is learned from the first requests on.
 	Latency time.Duration
 	// BatchLatency is the p99 of a batch according to the profile. If set, it replaces Latency and is corrected in the same way; it must not fall

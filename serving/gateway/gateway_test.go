@@ -831,6 +831,7 @@ func TestOccupied(t *testing.T) {
 	start(t, Function{Protocol: OpenAI, SLO: 500 * ms}, func(w *world) {
 		w.replicas(http.HandlerFunc(func(a http.ResponseWriter, _ *http.Request) {
 			time.Sleep(10 * ms)
+			_, _ = io.WriteString(a, tokenEvent)
 			_ = http.NewResponseController(a).Flush()
 			time.Sleep(990 * ms)
 		}), 1, 0, "a")

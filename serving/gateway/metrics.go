@@ -16,6 +16,8 @@ type metrics struct {
 	durations *prometheus.HistogramVec
 	waits     *prometheus.HistogramVec
 	batches   *prometheus.HistogramVec
+
+	firstTokens, tokenTimes *prometheus.HistogramVec // of streams with the protocol OpenAI
 }
 
 var functionLabels = []string{"namespace", "function"}
@@ -40,16 +42,27 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	m.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_batch_requests",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 8), Help: "Requests of each batch of a function that has batches."}, functionLabels)
+	m.firstTokens = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_time_to_first_token_seconds", Buckets: latencyBuckets,
+		NativeHistogramBucketFactor: 1.1, Help: "Time from the arrival of a request to the first token of its answer, for streams with the protocol OpenAI."}, functionLabels)
+	m.tokenTimes = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_time_per_output_token_seconds", Buckets: latencyBuckets,
+		NativeHistogramBucketFactor: 1.1, Help: "Mean time between the tokens of an answer after the first one, for streams with the protocol OpenAI."}, functionLabels)
 	if r != nil {
-		r.MustRegister(m.requests, m.refusals, m.retries, m.forwarded, m.durations, m.waits, m.batches)
+		r.MustRegister(m.requests, m.refusals, m.retries, m.forwarded, m.durations, m.waits, m.batches, m.firstTokens, m.tokenTimes)
 	}
 	return m
 }
 
-func (m *metrics) observe(f FunctionName, status int, took, queued time.Duration) {
-	m.requests.WithLabelValues(f.Namespace, f.Name, strconv.Itoa(status)).Inc()
-	m.durations.WithLabelValues(f.Namespace, f.Name).Observe(took.Seconds())
-	m.waits.WithLabelValues(f.Namespace, f.Name).Observe(queued.Seconds())
+// observe counts the outcome of a request that arrived at the time start and has ended.
+func (m *metrics) observe(f FunctionName, start time.Time, o *outcome) {
+	m.requests.WithLabelValues(f.Namespace, f.Name, strconv.Itoa(o.status)).Inc()
+	m.durations.WithLabelValues(f.Namespace, f.Name).Observe(time.Since(start).Seconds())
+	m.waits.WithLabelValues(f.Namespace, f.Name).Observe(o.queued.Seconds())
+	if s := o.tokens.stream; s != nil && s.Tokens > 0 {
+		m.firstTokens.WithLabelValues(f.Namespace, f.Name).Observe(o.tokens.first.Sub(start).Seconds())
+		if s.Tokens > 1 {
+			m.tokenTimes.WithLabelValues(f.Namespace, f.Name).Observe(o.tokens.last.Sub(o.tokens.first).Seconds() / float64(s.Tokens-1))
+		}
+	}
 }
 
 func (m *metrics) refused(f FunctionName, reason string) {
@@ -83,4 +96,6 @@ func (m *metrics) remove(f FunctionName) {
 	m.durations.DeletePartialMatch(labels)
 	m.waits.DeletePartialMatch(labels)
 	m.batches.DeletePartialMatch(labels)
+	m.firstTokens.DeletePartialMatch(labels)
+	m.tokenTimes.DeletePartialMatch(labels)
 }

@@ -218,7 +218,7 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 	if r.stream != nil && response.Header.Get(grpcStatus) == "" { // as in forward
 		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
 	}
-	if err := e.copyBody(ctx, response); err != nil {
+	if err := e.copyBody(ctx, response, func() {}); err != nil {
 		why := r.why(ctx)
 		e.status, e.reason = why.status, why.reason
 		if e.grpc {

@@ -193,7 +193,6 @@ func (r *replica) profiled(batch int) time.Duration {
 
 // measured corrects the expected latency by the measured latency of one batch.
 func (r *replica) measured(batch int, took time.Duration) {
-	r.failures = 0
 	profiled := r.profiled(batch)
 	if profiled == 0 {
 		r.learned.add(batch, took)

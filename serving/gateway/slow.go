@@ -21,11 +21,27 @@ func (e *exchange) writeBody(length int64, write func(io.Writer) error) error {
 		return write(e.writer)
 	}
 	w := &boundedWriter{e.writer, http.NewResponseController(e.writer), e.request.ProtoMajor == 2}
-	err := write(w)
+	err := error(nil)
+	if length < 0 && !e.grpc { // the body may come long after the header, for which clients have time limits of their own
+		err = w.flush()
+	}
+	if err == nil {
+		err = write(w)
+	}
 	if err == nil && length >= 0 {
 		err = w.controller.Flush() // while the write deadline is set
 	}
 	_ = w.controller.SetWriteDeadline(time.Time{}) // the connection may be used again
+	return err
+}
+
+// flush sends what has been written, such as the header alone.
+func (w *boundedWriter) flush() error {
+	_ = w.controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+	err := w.controller.Flush()
+	if w.http2 {
+		_ = w.controller.SetWriteDeadline(time.Time{}) // as in Write
+	}
 	return err
 }
 

@@ -85,7 +85,7 @@ type GPUFunctionSpec struct {
 	SLO SLO `json:"slo"`
 
 	// protocol is the protocol of the requests. HTTP: any. OIP: the Open Inference Protocol, whose requests can be batched. OpenAI: completions and
-	// embeddings; the objective applies to the first byte.
+	// embeddings; the objective applies to the first byte, in a stream to the first event with content.
 	// +optional
 	// +kubebuilder:default=HTTP
 	Protocol Protocol `json:"protocol,omitempty"`
@@ -158,7 +158,7 @@ type SLO struct {
 type Protocol string
 
 // The protocols. HTTP is any. OIP is the Open Inference Protocol, whose requests can be joined into batches. OpenAI is the protocol of chat
-// completions, where the objective applies to the first byte of the response.
+// completions, where the objective applies to the first byte of the response, in a stream to the first event with content.
 const (
 	HTTP   Protocol = "HTTP"
 	OIP    Protocol = "OIP"
