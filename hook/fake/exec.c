@@ -104,6 +104,24 @@ FN(cuGraphExecKernelNodeSetParams, _v2, 12000, CUgraphExec e, CUgraphNode n, con
 	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+FN(cuGraphExecMemcpyNodeSetParams, , 10020, CUgraphExec e, CUgraphNode n, const void *p, CUcontext c)
+{
+	ENTER(cuGraphExecMemcpyNodeSetParams);
+	(void)n, (void)c;
+	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+FN(cuGraphExecMemsetNodeSetParams, , 10020, CUgraphExec e, CUgraphNode n, const void *p, CUcontext c)
+{
+	ENTER(cuGraphExecMemsetNodeSetParams);
+	(void)n, (void)c;
+	return e && p ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+FN(cuGraphNodeSetEnabled, , 11060, CUgraphExec e, CUgraphNode n, unsigned enabled)
+{
+	ENTER(cuGraphNodeSetEnabled);
+	(void)enabled;
+	return e && n ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 FN(cuGraphExecChildGraphNodeSetParams, , 11010, CUgraphExec e, CUgraphNode n, CUgraph child)
 {
 	ENTER(cuGraphExecChildGraphNodeSetParams);

@@ -73,7 +73,7 @@ void gsh_cost_add_graph(const void *key, uint64_t blocks);
 /* Sets the thread blocks of a graph, where it has an entry. */
 void gsh_cost_set_blocks(const void *key, uint64_t blocks);
 
-/* Resets the time of a key whose handle the driver may reuse. */
+/* Makes the time of a key unknown. Others call gsh_reap_forget. */
 void gsh_cost_forget(const void *key);
 
 #endif

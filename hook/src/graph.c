@@ -11,6 +11,7 @@
 #include "device.h"
 #include "gate.h"
 #include "pool.h"
+#include "reap.h"
 #include "reserve.h"
 #include "start.h"
 
@@ -252,7 +253,7 @@ INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams_ptsz, cuGraphUpload_ptsz)
 GSH_EXPORT CUresult cuGraphExecDestroy(CUgraphExec e) {
 	NEED(cuGraphExecDestroy);
 	struct gsh_item item;
-	gsh_cost_forget(e);
+	gsh_reap_forget(e);
 	bool known = gsh_ledger_take(EXEC, (uint64_t)e, &item);
 	if (is_metered()) gsh_ledger_drop_owned(e);
 	if (known && item.flags) gsh_ledger_drop_owned(addresses_of(e));
@@ -281,11 +282,20 @@ static void set_child_blocks(CUgraphExec e, CUgraphNode node, CUgraph child) {
 	set_node_blocks(e, node, c.blocks);
 }
 
+/*
+ * Forgets the cost of an executable graph if a call has changed the graph, so that its next launch is measured. Returns whether the thread
+ * blocks of its nodes have to be counted, too.
+ */
+static bool changed(CUresult r, CUgraphExec e) {
+	if (r == CUDA_SUCCESS) gsh_reap_forget(e);
+	return r == CUDA_SUCCESS && is_metered();
+}
+
 #define SET_KERNEL(name, params)                                                                                                \
 	GSH_EXPORT CUresult name(CUgraphExec e, CUgraphNode n, const params *p) {                                       \
 		NEED(name);                                                                                             \
 		CUresult r = real(e, n, p);                                                                             \
-		if (r == CUDA_SUCCESS && is_metered()) set_node_blocks(e, n, KERNEL_BLOCKS(p));                         \
+		if (changed(r, e)) set_node_blocks(e, n, KERNEL_BLOCKS(p));                         \
 		return r;                                                                                               \
 	}
 SET_KERNEL(cuGraphExecKernelNodeSetParams, CUDA_KERNEL_NODE_PARAMS_v1)
@@ -294,14 +304,26 @@ SET_KERNEL(cuGraphExecKernelNodeSetParams_v2, CUDA_KERNEL_NODE_PARAMS)
 GSH_EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec e, CUgraphNode n, CUgraph child) {
 	NEED(cuGraphExecChildGraphNodeSetParams);
 	CUresult r = real(e, n, child);
-	if (r == CUDA_SUCCESS && is_metered()) set_child_blocks(e, n, child);
+	if (changed(r, e)) set_child_blocks(e, n, child);
 	return r;
 }
+
+/* Changes of nodes that have no thread blocks, or keep them: a copy of a few bytes may become one of many. */
+#define CHANGE(name, parameters, arguments)                                                                             \
+	GSH_EXPORT CUresult name parameters {                                                                           \
+		NEED(name);                                                                                             \
+		CUresult r = real arguments;                                                                            \
+		changed(r, e);                                                                                          \
+		return r;                                                                                               \
+	}
+CHANGE(cuGraphExecMemcpyNodeSetParams, (CUgraphExec e, CUgraphNode n, const CUDA_MEMCPY3D *p, CUcontext c), (e, n, p, c))
+CHANGE(cuGraphExecMemsetNodeSetParams, (CUgraphExec e, CUgraphNode n, const void *p, CUcontext c), (e, n, p, c))
+CHANGE(cuGraphNodeSetEnabled, (CUgraphExec e, CUgraphNode n, unsigned enabled), (e, n, enabled))
 
 GSH_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec e, CUgraphNode n, CUgraphNodeParams *p) {
 	NEED(cuGraphExecNodeSetParams);
 	CUresult r = real(e, n, p);
-	if (r != CUDA_SUCCESS || !is_metered()) return r;
+	if (!changed(r, e)) return r;
 	if (p->type == CU_GRAPH_NODE_TYPE_KERNEL) set_node_blocks(e, n, KERNEL_BLOCKS(&p->kernel));
 	if (p->type == CU_GRAPH_NODE_TYPE_GRAPH) set_child_blocks(e, n, p->graph.graph);
 	return r;
@@ -310,7 +332,7 @@ GSH_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec e, CUgraphNode n, CUgra
 /* Counts the thread blocks of an executable graph after it was updated from another graph. Its nodes keep their handles. */
 static CUresult updated(CUresult r, CUgraphExec e, CUgraph g) {
 	struct contents c = {.device = -1};
-	if (r != CUDA_SUCCESS || !is_metered()) return r;
+	if (!changed(r, e)) return r;
 	inspect_graph(g, &c);
 	contents_free(&c);
 	gsh_ledger_drop_owned(e);

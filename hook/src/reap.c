@@ -44,6 +44,7 @@ static struct excuses {
 	uint64_t room, at; /* ns */
 } excuses[GSHARE_VGPU_MAX];
 
+static const char forgotten; /* its address is the sample of launches whose key was forgotten */
 static uint64_t doubted_at; /* when all costs were last made unknown, ns */
 static struct gsh_union unions[GSHARE_VGPU_MAX]; /* the intervals for which each vGPU was charged */
 static double overlap[GSHARE_VGPU_MAX]; /* moving average over samples: the part of a stream's work during which other streams work */
@@ -175,7 +176,7 @@ static uint64_t waited_for_host(const struct gsh_slot *slot, const struct chain_
 static void learn(const struct gsh_slot *slot, const struct chain_end *before, uint64_t took, uint64_t added) {
 	const struct gsh_batch *b = &slot->batch;
 	uint64_t most = took - waited_for_host(slot, before, took);
-	gsh_cost_learn(b->sample, added < most ? added : most, most, gsh_blocks_metered(b->vgpu));
+	if (b->sample != &forgotten) gsh_cost_learn(b->sample, added < most ? added : most, most, gsh_blocks_metered(b->vgpu));
 	double *part = &overlap[b->vgpu->number];
 	if (took) *part += (1 - (double)added / (double)took - *part) / 16;
 }
@@ -348,6 +349,16 @@ static void give_up_context(CUcontext c) {
 void gsh_reap_context(CUcontext c) {
 	int cancel = gsh_cancel_disable();
 	if (c && (gsh_reap(), reaper_lock())) give_up_context(c);
+	gsh_cancel_restore(cancel);
+}
+
+void gsh_reap_forget(const void *key) {
+	int cancel = gsh_cancel_disable();
+	bool locked = reaper_lock();
+	for (int i = 0; locked && i < GSH_EVENT_SLOTS; i++)
+		if (gsh_slot_open(&gsh_slots[i]) && gsh_slots[i].batch.sample == key) gsh_slots[i].batch.sample = &forgotten;
+	gsh_cost_forget(key);
+	if (locked) reaper_unlock();
 	gsh_cancel_restore(cancel);
 }
 

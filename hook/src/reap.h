@@ -27,6 +27,12 @@ uint64_t gsh_reap_pause(struct gsh_vgpu *v);
 /* Charges all events of a context at once and destroys them. Called before the context ends. */
 void gsh_reap_context(CUcontext c);
 
+/*
+ * Forgets the cost of a key whose work has been replaced, or whose handle the driver may use again. Launches of it that are not complete are
+ * charged, but nothing is learned from them.
+ */
+void gsh_reap_forget(const void *key);
+
 /* Charges a batch that has no event: its estimated ns, ending now. */
 void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work);
 

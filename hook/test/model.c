@@ -132,6 +132,8 @@ static CUresult context_wait(void) {
 	return CUDA_SUCCESS;
 }
 static CUresult graph_launch(CUgraphExec e, CUstream s) { return launch((CUfunction)e, 0, 0, 0, 0, 0, 0, 0, s, 0, 0); }
+/* Every change of an executable graph; the test changes what it runs. */
+static CUresult graph_change(void) { return CUDA_SUCCESS; }
 static CUresult device_count(int *n) { return *n = 1, CUDA_SUCCESS; }
 
 /* Puts the functions of the model in place of the driver's. */
@@ -157,6 +159,15 @@ static void install_functions(void) {
 		     {I_cuCtxGetDevice, context_device},
 		     {I_cuCtxDestroy_v2, context_destroy},
 		     {I_cuGraphLaunch, graph_launch},
+		     {I_cuGraphExecUpdate, graph_change},
+		     {I_cuGraphExecUpdate_v2, graph_change},
+		     {I_cuGraphExecKernelNodeSetParams, graph_change},
+		     {I_cuGraphExecKernelNodeSetParams_v2, graph_change},
+		     {I_cuGraphExecChildGraphNodeSetParams, graph_change},
+		     {I_cuGraphExecNodeSetParams, graph_change},
+		     {I_cuGraphExecMemcpyNodeSetParams, graph_change},
+		     {I_cuGraphExecMemsetNodeSetParams, graph_change},
+		     {I_cuGraphNodeSetEnabled, graph_change},
 		     {I_cuDeviceGetCount, device_count}};
 	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) atomic_store(&gsh_real[functions[i].at], functions[i].function);
 }

@@ -162,6 +162,51 @@ TEST(graph_at_a_used_address_has_its_own_blocks) {
 	CHECK_EQUAL(atomic_load(&gsh_cost_find(&graph)->blocks), 1000);
 }
 
+/* The ways to change what an executable graph runs. */
+static CUresult change_graph(CUgraphExec e, int how) {
+	CUgraphNodeParams any = {0};
+	switch (how) {
+	case 0: return cuGraphExecUpdate(e, NULL, NULL, NULL);
+	case 1: return cuGraphExecUpdate_v2(e, NULL, NULL);
+	case 2: return cuGraphExecKernelNodeSetParams(e, NULL, NULL);
+	case 3: return cuGraphExecKernelNodeSetParams_v2(e, NULL, NULL);
+	case 4: return cuGraphExecChildGraphNodeSetParams(e, NULL, NULL);
+	case 5: return cuGraphExecNodeSetParams(e, NULL, &any);
+	case 6: return cuGraphExecMemcpyNodeSetParams(e, NULL, NULL, NULL);
+	case 7: return cuGraphExecMemsetNodeSetParams(e, NULL, NULL, NULL);
+	case 8: return cuGraphNodeSetEnabled(e, NULL, 1);
+	default: return CUDA_ERROR_NOT_FOUND;
+	}
+}
+
+/* A graph whose kernels were replaced by longer ones is measured before further launches follow. */
+TEST(a_changed_graph_is_measured_anew) {
+	int how = 0;
+	for (;; how++) {
+		struct model_kernel k = {20 * GSH_MICROSECOND};
+		CUgraphExec e = (CUgraphExec)&k;
+		model_start(RUN_AHEAD);
+		for (int i = 0; i < 300; i++) model_advance(5 * GSH_MICROSECOND), cuGraphLaunch(e, model_handle(1));
+		k.duration = 50 * GSH_MILLISECOND;
+		if (change_graph(e, how) != CUDA_SUCCESS) break;
+		model_max_unfinished = 0;
+		for (int i = 0; i < 20; i++) model_advance(5 * GSH_MICROSECOND), cuGraphLaunch(e, model_handle(1));
+		CHECK(model_max_unfinished < 60 * GSH_MILLISECOND);
+		finish();
+	}
+	CHECK_EQUAL(how, 9);
+}
+
+/* A launch that was made before the change, and is measured after it, is charged and says nothing about the new kernels. */
+TEST(a_launch_before_a_change_says_nothing) {
+	struct model_kernel k = {2 * GSH_MILLISECOND};
+	model_start(RUN_AHEAD);
+	cuGraphLaunch((CUgraphExec)&k, model_handle(1));
+	cuGraphExecUpdate_v2((CUgraphExec)&k, NULL, NULL);
+	check_charged(0.01);
+	CHECK(gsh_cost_of(&k) == GSH_COST_UNKNOWN);
+}
+
 /* Launches a function that is short whenever an epoch begins and long right after, and lets the host wait for it in two ways. */
 static void hide_long_kernels(bool by_call) {
 	struct model_kernel k = {0};
@@ -368,7 +413,7 @@ int main(int argc, char **argv) {
 						  T(parallel_bursts_are_counted_once),
 						  T(many_functions_are_measured),
 						  T(sizes_of_a_function_are_measured_apart),
-						  T(graph_at_a_used_address_has_its_own_blocks),
+						  T(graph_at_a_used_address_has_its_own_blocks), T(a_changed_graph_is_measured_anew), T(a_launch_before_a_change_says_nothing),
 						  T(long_kernels_are_not_hidden_by_short_ones),
 						  T(long_kernels_behind_short_ones_are_measured),
 						  T(a_late_batch_makes_estimates_doubtful),
