@@ -1,7 +1,6 @@
 package load
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/gshare-dev/gshare/serving/openai"
 )
 
 // HTTP sends the same HTTP request again and again.
@@ -20,7 +21,8 @@ type HTTP struct {
 	URL    string
 	Header http.Header // Host sets the host that the request names
 	Body   []byte
-	// Stream reads answers as server-sent events, as OpenAI's API sends them: each event counts as a token, and an answer without any is a failure.
+	// Stream reads answers as server-sent events, as OpenAI's API sends them: each event from the first with content on counts as a token, as it does
+	// for a gateway, and an answer without any is a failure.
 	Stream bool
 	Client *http.Client // NewHTTPClient returns one
 }
@@ -77,19 +79,14 @@ func statusReason(r *http.Response) string {
 }
 
 // readEvents reads an answer of server-sent events.
-func readEvents(body io.Reader) Answer {
-	var a Answer
-	lines := bufio.NewReader(body)
+func readEvents(body io.Reader) (a Answer) {
+	var events openai.Stream
+	buffer := make([]byte, 4<<10)
 	for {
-		line, err := lines.ReadSlice('\n')
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && !bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
-			if a.Tokens == 0 {
-				a.First = time.Now()
-			}
-			a.Tokens++
-		}
-		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a long line
-			_, err = lines.ReadSlice('\n')
+		n, err := body.Read(buffer)
+		events.Read(buffer[:n])
+		if a.Tokens = events.Tokens; a.Tokens > 0 && a.First.IsZero() {
+			a.First = time.Now()
 		}
 		switch {
 		case errors.Is(err, io.EOF) && a.Tokens == 0:

@@ -76,7 +76,9 @@ func TestEvents(t *testing.T) {
 	}{
 		{"three tokens", "data: {}\n\ndata: {}\n\n: comment\ndata:{}\n\ndata: [DONE]\n\n", 3, ""},
 		{"long line", long + long, 2, ""},
-		{"no end of line", "data: a\n\ndata: b", 2, ""},
+		{"no end of line", "data: a\n\ndata: b", 1, ""},
+		{"a role first", `data: {"choices":[{"delta":{"role":"assistant","content":""}}]}` + "\n\ndata: {}\n\n", 1, ""},
+		{"only a role", `data: {"choices":[{"delta":{"role":"assistant"}}]}` + "\n\n", 0, "no events"},
 		{"only the end", "data: [DONE]\n\n", 0, "no events"},
 		{"nothing", "", 0, "no events"},
 	} {

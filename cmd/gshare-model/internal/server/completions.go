@@ -91,7 +91,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) error {
 		if len(request.Prompt) > 1 {
 			return errorf(http.StatusBadRequest, "a streamed answer has one prompt")
 		}
-		events := &events{w: w}
+		events := s.events(w)
 		send := func(choices ...completionChoice) error {
 			response.Choices = choices
 			return events.send(response)

@@ -159,19 +159,35 @@ func (s *Server) generate(ctx context.Context, prompt []byte, tokens int, emit f
 	})
 }
 
-// events sends server-sent events to a client. An error before the first event is an ordinary answer. A later one breaks the connection, so that
-// the client cannot mistake the text for complete.
+// events sends server-sent events to a client. An error before the header is an ordinary answer. A later one breaks the connection, so that the client
+// cannot mistake the text for complete.
 type events struct {
 	w     http.ResponseWriter
 	begun bool
 }
 
-func (e *events) send(content any) error {
+// events returns the events of an answer to a client. The header is sent when the request is accepted, long before the first token, as vLLM does. While
+// the model is not loaded, it waits for the first event.
+func (s *Server) events(w http.ResponseWriter) *events {
+	e := &events{w: w}
+	if s.Engine.Loaded() {
+		e.begin()
+		_ = http.NewResponseController(w).Flush() // if it fails, so does the first event
+	}
+	return e
+}
+
+func (e *events) begin() {
 	if !e.begun {
 		e.begun = true
 		e.w.Header().Set("Content-Type", "text/event-stream")
 		e.w.Header().Set("Cache-Control", "no-cache")
+		e.w.WriteHeader(http.StatusOK)
 	}
+}
+
+func (e *events) send(content any) error {
+	e.begin()
 	text, err := json.Marshal(content)
 	if err != nil {
 		return err
@@ -195,7 +211,7 @@ func (e *events) end(err error) error {
 
 // stream sends each token as an event when it is generated.
 func (s *Server) stream(ctx context.Context, w http.ResponseWriter, response chatResponse, prompt []byte, tokens int, count *usage) error {
-	events := &events{w: w}
+	events := s.events(w)
 	send := func(choices ...chatChoice) error {
 		response.Choices = choices
 		return events.send(response)

@@ -277,6 +277,40 @@ func TestStreamCompletion(t *testing.T) {
 	}
 }
 
+// TestHeaderBeforeTokens checks that a stream's header is sent when the request is accepted, before the first token, and that a refusal is still one.
+func TestHeaderBeforeTokens(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/chat/completions": `{"messages":[{"role":"user","content":"hi"}],"stream":true}`, completions: `{"prompt":"hi","stream":true}`,
+	} {
+		s := server(t)
+		headers := make(chan http.Header, 1)
+		w := &headerFirst{ResponseRecorder: httptest.NewRecorder(), flushed: func(w *headerFirst) { headers <- w.Header().Clone(); s.Engine.Unload(t.Context()) }}
+		func() {
+			defer func() { _ = recover() }() // the connection is broken off
+			s.ServeHTTP(w, httptest.NewRequest("POST", path, strings.NewReader(body)))
+		}()
+		if h := <-headers; w.Code != 200 || h.Get("Content-Type") != "text/event-stream" || w.Body.Len() > 0 {
+			t.Errorf("%s: %d %v %s", path, w.Code, h, w.Body)
+		}
+		if w := ask(s, "POST", path, body); w.Code != 503 {
+			t.Errorf("%s: %d %s, want a refusal while the model is not loaded", path, w.Code, w.Body)
+		}
+	}
+}
+
+// headerFirst calls flushed at the first flush.
+type headerFirst struct {
+	*httptest.ResponseRecorder
+	flushed func(*headerFirst)
+}
+
+func (w *headerFirst) Flush() {
+	if f := w.flushed; f != nil {
+		w.flushed = nil
+		f(w)
+	}
+}
+
 // TestFaults checks faults on request, and that a server without the flag has none.
 func TestFaults(t *testing.T) {
 	s := server(t)
