@@ -2,6 +2,7 @@
 #include "image.h"
 
 #include <elf.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -97,9 +98,13 @@ static uint64_t cubin_bytes(const unsigned char *image, size_t length) {
 	return sum;
 }
 
-/* Returns 0 as the size of contents in a format that the hook cannot read: a new format of nvcc must not make every program fail. */
+/*
+ * Returns 0 as the size of contents in a format that the hook cannot read: a new format of nvcc must not make every program fail. Frameworks
+ * have hundreds of such modules, so this is logged once.
+ */
 static uint64_t unreadable(void) {
-	gsh_log("failed to read a module: its variables are not counted");
+	static atomic_bool logged;
+	if (!atomic_exchange(&logged, true)) gsh_log("failed to read a module: its variables, and those of others like it, are not counted");
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-/* The images of modules and libraries: which device memory their variables will take. No state. */
+/* The images of modules and libraries: which device memory their variables will take. */
 #ifndef GSHARE_IMAGE_H
 #define GSHARE_IMAGE_H
 

@@ -1,8 +1,12 @@
 /* The memory that images of modules declare, and the decompression of LZ4. */
+#define _GNU_SOURCE
+#include <unistd.h>
+
 #include "check.h"
 #include "image.h"
 
 #include "../src/image.h"
+#include "../src/log.h"
 #include "../src/lz4.h"
 
 static uint64_t ptx(const char *text) { return gsh_ptx_bytes(text, strlen(text)); }
@@ -113,6 +117,27 @@ TEST(compressed_entries_are_read) {
 	CHECK_EQUAL(gsh_image_bytes(&f, 9), 0);
 }
 
+/* Returns how many lines a file has. */
+static int lines(const char *file) {
+	FILE *f = fopen(file, "r");
+	int n = 0, c;
+	while (f && (c = fgetc(f)) != EOF) n += c == '\n';
+	if (f) fclose(f);
+	return n;
+}
+
+TEST(unreadable_modules_are_logged_once) {
+	char file[] = "/tmp/image_test.XXXXXX";
+	struct fat f = fat(1);
+	close(mkstemp(file));
+	setenv("GSHARE_LOG", file, 1);
+	gsh_log_open();
+	f.entry.flags = 0x8011;
+	for (int i = 0; i < 3; i++) CHECK_EQUAL(gsh_image_bytes(&f, 9), 0);
+	CHECK_EQUAL(lines(file), 1);
+	unlink(file);
+}
+
 TEST(lz4_is_decompressed) {
 	static const unsigned char block[] = {0x35, 'a', 'b', 'c', 3, 0, 0x20, 'x', 'y'}, run[] = {0x1f, 'a', 1, 0, 200, 0x10, 'b'};
 	unsigned char to[300];
@@ -145,7 +170,7 @@ TEST(random_images_are_survived) {
 
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
-	static const struct check_test tests[] = {T(ptx_declares_variables), T(cubins_and_fat_binaries_declare_variables),
+	static const struct check_test tests[] = {T(unreadable_modules_are_logged_once), T(ptx_declares_variables), T(cubins_and_fat_binaries_declare_variables),
 						  T(symbols_have_the_size_of_large_variables), T(compressed_entries_are_read), T(lz4_is_decompressed), T(random_images_are_survived), {0}};
 	return check_run(tests, argc, argv);
 }
