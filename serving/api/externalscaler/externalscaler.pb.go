@@ -36,7 +36,7 @@ type ScaledObjectRef struct {
 
 func (x *ScaledObjectRef) Reset() {
 	*x = ScaledObjectRef{}
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[0]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +48,7 @@ func (x *ScaledObjectRef) String() string {
 func (*ScaledObjectRef) ProtoMessage() {}
 
 func (x *ScaledObjectRef) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[0]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +61,7 @@ func (x *ScaledObjectRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaledObjectRef.ProtoReflect.Descriptor instead.
 func (*ScaledObjectRef) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{0}
+	return file_serving_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ScaledObjectRef) GetName() string {
@@ -94,7 +94,7 @@ type IsActiveResponse struct {
 
 func (x *IsActiveResponse) Reset() {
 	*x = IsActiveResponse{}
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[1]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -106,7 +106,7 @@ func (x *IsActiveResponse) String() string {
 func (*IsActiveResponse) ProtoMessage() {}
 
 func (x *IsActiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[1]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -119,7 +119,7 @@ func (x *IsActiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IsActiveResponse.ProtoReflect.Descriptor instead.
 func (*IsActiveResponse) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{1}
+	return file_serving_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *IsActiveResponse) GetResult() bool {
@@ -138,7 +138,7 @@ type GetMetricSpecResponse struct {
 
 func (x *GetMetricSpecResponse) Reset() {
 	*x = GetMetricSpecResponse{}
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[2]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -150,7 +150,7 @@ func (x *GetMetricSpecResponse) String() string {
 func (*GetMetricSpecResponse) ProtoMessage() {}
 
 func (x *GetMetricSpecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[2]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -163,7 +163,7 @@ func (x *GetMetricSpecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetricSpecResponse.ProtoReflect.Descriptor instead.
 func (*GetMetricSpecResponse) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{2}
+	return file_serving_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GetMetricSpecResponse) GetMetricSpecs() []*MetricSpec {
@@ -184,7 +184,7 @@ type MetricSpec struct {
 
 func (x *MetricSpec) Reset() {
 	*x = MetricSpec{}
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[3]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -196,7 +196,7 @@ func (x *MetricSpec) String() string {
 func (*MetricSpec) ProtoMessage() {}
 
 func (x *MetricSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[3]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -209,7 +209,7 @@ func (x *MetricSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetricSpec.ProtoReflect.Descriptor instead.
 func (*MetricSpec) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{3}
+	return file_serving_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *MetricSpec) GetMetricName() string {
@@ -243,7 +243,7 @@ type GetMetricsRequest struct {
 
 func (x *GetMetricsRequest) Reset() {
 	*x = GetMetricsRequest{}
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[4]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -255,7 +255,7 @@ func (x *GetMetricsRequest) String() string {
 func (*GetMetricsRequest) ProtoMessage() {}
 
 func (x *GetMetricsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[4]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -268,7 +268,7 @@ func (x *GetMetricsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetricsRequest.ProtoReflect.Descriptor instead.
 func (*GetMetricsRequest) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{4}
+	return file_serving_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetMetricsRequest) GetScaledObjectRef() *ScaledObjectRef {
@@ -294,7 +294,7 @@ type GetMetricsResponse struct {
 
 func (x *GetMetricsResponse) Reset() {
 	*x = GetMetricsResponse{}
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[5]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -306,7 +306,7 @@ func (x *GetMetricsResponse) String() string {
 func (*GetMetricsResponse) ProtoMessage() {}
 
 func (x *GetMetricsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[5]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -319,7 +319,7 @@ func (x *GetMetricsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMetricsResponse.ProtoReflect.Descriptor instead.
 func (*GetMetricsResponse) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{5}
+	return file_serving_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetMetricsResponse) GetMetricValues() []*MetricValue {
@@ -340,7 +340,7 @@ type MetricValue struct {
 
 func (x *MetricValue) Reset() {
 	*x = MetricValue{}
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[6]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +352,7 @@ func (x *MetricValue) String() string {
 func (*MetricValue) ProtoMessage() {}
 
 func (x *MetricValue) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_externalscaler_externalscaler_proto_msgTypes[6]
+	mi := &file_serving_api_externalscaler_externalscaler_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +365,7 @@ func (x *MetricValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetricValue.ProtoReflect.Descriptor instead.
 func (*MetricValue) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{6}
+	return file_serving_api_externalscaler_externalscaler_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *MetricValue) GetMetricName() string {
@@ -389,11 +389,11 @@ func (x *MetricValue) GetMetricValueFloat() float64 {
 	return 0
 }
 
-var File_vgpu_api_externalscaler_externalscaler_proto protoreflect.FileDescriptor
+var File_serving_api_externalscaler_externalscaler_proto protoreflect.FileDescriptor
 
-const file_vgpu_api_externalscaler_externalscaler_proto_rawDesc = "" +
+const file_serving_api_externalscaler_externalscaler_proto_rawDesc = "" +
 	"\n" +
-	",serving/api/externalscaler/externalscaler.proto\x12\x0eexternalscaler\"\xe3\x01\n" +
+	"/serving/api/externalscaler/externalscaler.proto\x12\x0eexternalscaler\"\xe3\x01\n" +
 	"\x0fScaledObjectRef\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12[\n" +
@@ -432,22 +432,22 @@ const file_vgpu_api_externalscaler_externalscaler_proto_rawDesc = "" +
 	"\x0eStreamIsActive\x12\x1f.externalscaler.ScaledObjectRef\x1a .externalscaler.IsActiveResponse0\x01\x12W\n" +
 	"\rGetMetricSpec\x12\x1f.externalscaler.ScaledObjectRef\x1a%.externalscaler.GetMetricSpecResponse\x12S\n" +
 	"\n" +
-	"GetMetrics\x12!.externalscaler.GetMetricsRequest\x1a\".externalscaler.GetMetricsResponseB6Z4github.com/gshare-dev/gshare/vgpu/api/externalscalerb\x06proto3"
+	"GetMetrics\x12!.externalscaler.GetMetricsRequest\x1a\".externalscaler.GetMetricsResponseB9Z7github.com/gshare-dev/gshare/serving/api/externalscalerb\x06proto3"
 
 var (
-	file_vgpu_api_externalscaler_externalscaler_proto_rawDescOnce sync.Once
-	file_vgpu_api_externalscaler_externalscaler_proto_rawDescData []byte
+	file_serving_api_externalscaler_externalscaler_proto_rawDescOnce sync.Once
+	file_serving_api_externalscaler_externalscaler_proto_rawDescData []byte
 )
 
-func file_vgpu_api_externalscaler_externalscaler_proto_rawDescGZIP() []byte {
-	file_vgpu_api_externalscaler_externalscaler_proto_rawDescOnce.Do(func() {
-		file_vgpu_api_externalscaler_externalscaler_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_vgpu_api_externalscaler_externalscaler_proto_rawDesc), len(file_vgpu_api_externalscaler_externalscaler_proto_rawDesc)))
+func file_serving_api_externalscaler_externalscaler_proto_rawDescGZIP() []byte {
+	file_serving_api_externalscaler_externalscaler_proto_rawDescOnce.Do(func() {
+		file_serving_api_externalscaler_externalscaler_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_serving_api_externalscaler_externalscaler_proto_rawDesc), len(file_serving_api_externalscaler_externalscaler_proto_rawDesc)))
 	})
-	return file_vgpu_api_externalscaler_externalscaler_proto_rawDescData
+	return file_serving_api_externalscaler_externalscaler_proto_rawDescData
 }
 
-var file_vgpu_api_externalscaler_externalscaler_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
-var file_vgpu_api_externalscaler_externalscaler_proto_goTypes = []any{
+var file_serving_api_externalscaler_externalscaler_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_serving_api_externalscaler_externalscaler_proto_goTypes = []any{
 	(*ScaledObjectRef)(nil),       // 0: externalscaler.ScaledObjectRef
 	(*IsActiveResponse)(nil),      // 1: externalscaler.IsActiveResponse
 	(*GetMetricSpecResponse)(nil), // 2: externalscaler.GetMetricSpecResponse
@@ -457,7 +457,7 @@ var file_vgpu_api_externalscaler_externalscaler_proto_goTypes = []any{
 	(*MetricValue)(nil),           // 6: externalscaler.MetricValue
 	nil,                           // 7: externalscaler.ScaledObjectRef.ScalerMetadataEntry
 }
-var file_vgpu_api_externalscaler_externalscaler_proto_depIdxs = []int32{
+var file_serving_api_externalscaler_externalscaler_proto_depIdxs = []int32{
 	7, // 0: externalscaler.ScaledObjectRef.scalerMetadata:type_name -> externalscaler.ScaledObjectRef.ScalerMetadataEntry
 	3, // 1: externalscaler.GetMetricSpecResponse.metricSpecs:type_name -> externalscaler.MetricSpec
 	0, // 2: externalscaler.GetMetricsRequest.scaledObjectRef:type_name -> externalscaler.ScaledObjectRef
@@ -477,26 +477,26 @@ var file_vgpu_api_externalscaler_externalscaler_proto_depIdxs = []int32{
 	0, // [0:4] is the sub-list for field type_name
 }
 
-func init() { file_vgpu_api_externalscaler_externalscaler_proto_init() }
-func file_vgpu_api_externalscaler_externalscaler_proto_init() {
-	if File_vgpu_api_externalscaler_externalscaler_proto != nil {
+func init() { file_serving_api_externalscaler_externalscaler_proto_init() }
+func file_serving_api_externalscaler_externalscaler_proto_init() {
+	if File_serving_api_externalscaler_externalscaler_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vgpu_api_externalscaler_externalscaler_proto_rawDesc), len(file_vgpu_api_externalscaler_externalscaler_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_serving_api_externalscaler_externalscaler_proto_rawDesc), len(file_serving_api_externalscaler_externalscaler_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_vgpu_api_externalscaler_externalscaler_proto_goTypes,
-		DependencyIndexes: file_vgpu_api_externalscaler_externalscaler_proto_depIdxs,
-		MessageInfos:      file_vgpu_api_externalscaler_externalscaler_proto_msgTypes,
+		GoTypes:           file_serving_api_externalscaler_externalscaler_proto_goTypes,
+		DependencyIndexes: file_serving_api_externalscaler_externalscaler_proto_depIdxs,
+		MessageInfos:      file_serving_api_externalscaler_externalscaler_proto_msgTypes,
 	}.Build()
-	File_vgpu_api_externalscaler_externalscaler_proto = out.File
-	file_vgpu_api_externalscaler_externalscaler_proto_goTypes = nil
-	file_vgpu_api_externalscaler_externalscaler_proto_depIdxs = nil
+	File_serving_api_externalscaler_externalscaler_proto = out.File
+	file_serving_api_externalscaler_externalscaler_proto_goTypes = nil
+	file_serving_api_externalscaler_externalscaler_proto_depIdxs = nil
 }

@@ -32,7 +32,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_vgpu_api_load_load_proto_msgTypes[0]
+	mi := &file_serving_api_load_load_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +44,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_load_load_proto_msgTypes[0]
+	mi := &file_serving_api_load_load_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +57,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_load_load_proto_rawDescGZIP(), []int{0}
+	return file_serving_api_load_load_proto_rawDescGZIP(), []int{0}
 }
 
 type Report struct {
@@ -72,7 +72,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_vgpu_api_load_load_proto_msgTypes[1]
+	mi := &file_serving_api_load_load_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -84,7 +84,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_load_load_proto_msgTypes[1]
+	mi := &file_serving_api_load_load_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -97,7 +97,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_load_load_proto_rawDescGZIP(), []int{1}
+	return file_serving_api_load_load_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Report) GetGateway() string {
@@ -158,7 +158,7 @@ type FunctionLoad struct {
 
 func (x *FunctionLoad) Reset() {
 	*x = FunctionLoad{}
-	mi := &file_vgpu_api_load_load_proto_msgTypes[2]
+	mi := &file_serving_api_load_load_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -170,7 +170,7 @@ func (x *FunctionLoad) String() string {
 func (*FunctionLoad) ProtoMessage() {}
 
 func (x *FunctionLoad) ProtoReflect() protoreflect.Message {
-	mi := &file_vgpu_api_load_load_proto_msgTypes[2]
+	mi := &file_serving_api_load_load_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -183,7 +183,7 @@ func (x *FunctionLoad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionLoad.ProtoReflect.Descriptor instead.
 func (*FunctionLoad) Descriptor() ([]byte, []int) {
-	return file_vgpu_api_load_load_proto_rawDescGZIP(), []int{2}
+	return file_serving_api_load_load_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *FunctionLoad) GetNamespace() string {
@@ -312,11 +312,11 @@ func (x *FunctionLoad) GetDrained() []string {
 	return nil
 }
 
-var File_vgpu_api_load_load_proto protoreflect.FileDescriptor
+var File_serving_api_load_load_proto protoreflect.FileDescriptor
 
-const file_vgpu_api_load_load_proto_rawDesc = "" +
+const file_serving_api_load_load_proto_rawDesc = "" +
 	"\n" +
-	"\x18vgpu/api/load/load.proto\x12\x0egshare.load.v1\"\x0e\n" +
+	"\x1bserving/api/load/load.proto\x12\x0egshare.load.v1\"\x0e\n" +
 	"\fWatchRequest\"\x80\x01\n" +
 	"\x06Report\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12 \n" +
@@ -344,27 +344,27 @@ const file_vgpu_api_load_load_proto_rawDesc = "" +
 	"\adrained\x18\f \x03(\tR\adrainedB\x1a\n" +
 	"\x18_received_in_last_second2G\n" +
 	"\x04Load\x12?\n" +
-	"\x05Watch\x12\x1c.gshare.load.v1.WatchRequest\x1a\x16.gshare.load.v1.Report0\x01B,Z*github.com/gshare-dev/gshare/vgpu/api/loadb\x06proto3"
+	"\x05Watch\x12\x1c.gshare.load.v1.WatchRequest\x1a\x16.gshare.load.v1.Report0\x01B/Z-github.com/gshare-dev/gshare/serving/api/loadb\x06proto3"
 
 var (
-	file_vgpu_api_load_load_proto_rawDescOnce sync.Once
-	file_vgpu_api_load_load_proto_rawDescData []byte
+	file_serving_api_load_load_proto_rawDescOnce sync.Once
+	file_serving_api_load_load_proto_rawDescData []byte
 )
 
-func file_vgpu_api_load_load_proto_rawDescGZIP() []byte {
-	file_vgpu_api_load_load_proto_rawDescOnce.Do(func() {
-		file_vgpu_api_load_load_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_vgpu_api_load_load_proto_rawDesc), len(file_vgpu_api_load_load_proto_rawDesc)))
+func file_serving_api_load_load_proto_rawDescGZIP() []byte {
+	file_serving_api_load_load_proto_rawDescOnce.Do(func() {
+		file_serving_api_load_load_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_serving_api_load_load_proto_rawDesc), len(file_serving_api_load_load_proto_rawDesc)))
 	})
-	return file_vgpu_api_load_load_proto_rawDescData
+	return file_serving_api_load_load_proto_rawDescData
 }
 
-var file_vgpu_api_load_load_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
-var file_vgpu_api_load_load_proto_goTypes = []any{
+var file_serving_api_load_load_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_serving_api_load_load_proto_goTypes = []any{
 	(*WatchRequest)(nil), // 0: gshare.load.v1.WatchRequest
 	(*Report)(nil),       // 1: gshare.load.v1.Report
 	(*FunctionLoad)(nil), // 2: gshare.load.v1.FunctionLoad
 }
-var file_vgpu_api_load_load_proto_depIdxs = []int32{
+var file_serving_api_load_load_proto_depIdxs = []int32{
 	2, // 0: gshare.load.v1.Report.functions:type_name -> gshare.load.v1.FunctionLoad
 	0, // 1: gshare.load.v1.Load.Watch:input_type -> gshare.load.v1.WatchRequest
 	1, // 2: gshare.load.v1.Load.Watch:output_type -> gshare.load.v1.Report
@@ -375,27 +375,27 @@ var file_vgpu_api_load_load_proto_depIdxs = []int32{
 	0, // [0:1] is the sub-list for field type_name
 }
 
-func init() { file_vgpu_api_load_load_proto_init() }
-func file_vgpu_api_load_load_proto_init() {
-	if File_vgpu_api_load_load_proto != nil {
+func init() { file_serving_api_load_load_proto_init() }
+func file_serving_api_load_load_proto_init() {
+	if File_serving_api_load_load_proto != nil {
 		return
 	}
-	file_vgpu_api_load_load_proto_msgTypes[2].OneofWrappers = []any{}
+	file_serving_api_load_load_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_vgpu_api_load_load_proto_rawDesc), len(file_vgpu_api_load_load_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_serving_api_load_load_proto_rawDesc), len(file_serving_api_load_load_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
-		GoTypes:           file_vgpu_api_load_load_proto_goTypes,
-		DependencyIndexes: file_vgpu_api_load_load_proto_depIdxs,
-		MessageInfos:      file_vgpu_api_load_load_proto_msgTypes,
+		GoTypes:           file_serving_api_load_load_proto_goTypes,
+		DependencyIndexes: file_serving_api_load_load_proto_depIdxs,
+		MessageInfos:      file_serving_api_load_load_proto_msgTypes,
 	}.Build()
-	File_vgpu_api_load_load_proto = out.File
-	file_vgpu_api_load_load_proto_goTypes = nil
-	file_vgpu_api_load_load_proto_depIdxs = nil
+	File_serving_api_load_load_proto = out.File
+	file_serving_api_load_load_proto_goTypes = nil
+	file_serving_api_load_load_proto_depIdxs = nil
 }
