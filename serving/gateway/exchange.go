@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// statusClientGone is the status logged and counted for a request whose client left before the answer.
+// statusClientGone is the status of a request whose client left, or closed its sending side, before the answer.
 const statusClientGone = 499
 
 // exchange is one request and its answer.
@@ -117,7 +117,5 @@ func (e *exchange) giveUp(why refusal) {
 		return
 	}
 	e.status, e.reason = why.status, why.reason
-	if e.rest.isBroken() { // by a client that may still read
-		e.write(why)
-	}
+	e.write(why) // the client may still read, if it has only closed its sending side
 }

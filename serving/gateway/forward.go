@@ -110,7 +110,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		if e.grpc {
 			why.endGRPC(e.writer)
 		}
-		if e.grpc || e.status == statusClientGone {
+		if e.grpc {
 			return true
 		}
 		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole answer

@@ -100,6 +100,31 @@ type world struct {
 
 var resnet = FunctionName{"default", "resnet"}
 
+// answering checks that a handler never returns without a status: net/http would then answer 200, which is a success to a client that has closed only its
+// sending side.
+type answering struct {
+	*testing.T
+	handler http.Handler
+}
+
+func (a answering) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	s := &statusWriter{ResponseWriter: rw}
+	a.handler.ServeHTTP(s, r)
+	if !s.begun {
+		a.Errorf("%s %s: the handler has returned without a status", r.Method, r.URL)
+	}
+}
+
+// statusWriter notes whether there is a status.
+type statusWriter struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *statusWriter) WriteHeader(status int)      { w.begun = true; w.ResponseWriter.WriteHeader(status) }
+func (w *statusWriter) Write(b []byte) (int, error) { w.begun = true; return w.ResponseWriter.Write(b) }
+
 // start runs a test in a bubble of virtual time.
 func start(t *testing.T, f Function, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -116,6 +141,7 @@ func start(t *testing.T, f Function, test func(w *world)) {
 			t.Fatal(err)
 		}
 		w.server = w.gateway.Server()
+		w.server.Handler = answering{t, w.server.Handler}
 		n.run(t, "gateway:80", w.server)
 		down := &http.Transport{DialContext: n.dial, DisableCompression: true, MaxIdleConnsPerHost: 10_000}
 		w.client = &http.Client{Transport: down}

@@ -181,9 +181,7 @@ func (r *relay) fail(ctx context.Context, err error) bool {
 	}
 	if why != refusePeer {
 		r.status, r.reason = why.status, why.reason // not counted here, but by the owner
-		if why.status != statusClientGone || r.request.Context().Err() == nil {
-			r.write(why)
-		}
+		r.write(why)
 		return true
 	}
 	var network *net.OpError
@@ -228,7 +226,7 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 			e.function.measure(func(m *metrics) { m.refused(e.function.name, why.reason) })
 			e.report()
 		}
-		if e.grpc || e.status == statusClientGone {
+		if e.grpc {
 			return
 		}
 		r.close()

@@ -101,6 +101,7 @@ func startCluster(t *testing.T, f Function, count int, pings bool, test func(c *
 				t.Fatal(err)
 			}
 			m.server, m.peerServer = m.Server(), m.PeerServer(secure.FromPeers())
+			m.server.Handler = answering{t, m.server.Handler}
 			c.network.run(t, m.name+":80", m.server)
 			c.network.run(t, m.name+":82", m.peerServer)
 			c.kill[m.name+":80"], c.kill[m.name+":82"] = m, m
