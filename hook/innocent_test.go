@@ -76,7 +76,7 @@ func TestThreadSanitizer(t *testing.T) {
 		// Some kernels place programs at random where the sanitizer does not expect them; setarch -R keeps them in their place.
 		command := exec.Command("setarch", "-R", program)
 		command.Env = append(os.Environ(), env...)
-		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "launched 2000") {
+		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "launched 40000") {
 			t.Errorf("with %v: %v\n%s", env, err, out)
 		}
 	}

@@ -1,6 +1,7 @@
 /* Input from other processes: frames, pages_are_checked and policy lines. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -137,12 +138,29 @@ TEST(mounted_policy_takes_precedence) {
 	rmdir(mounted);
 }
 
+/* The hook's own functions for bytes and strings (string.c), which are linked into this program. The calls are volatile, or gcc would compute them. */
+TEST(strings_are_those_of_c) {
+	static int (*volatile compare)(const char *, const char *, size_t) = strncmp;
+	static int (*volatile compare_letters)(const char *, const char *) = strcasecmp;
+	static int (*volatile compare_bytes)(const void *, const void *, size_t) = memcmp;
+	static void *(*volatile move)(void *, const void *, size_t) = memmove;
+	static size_t (*volatile length)(const char *, size_t) = strnlen;
+	char up[] = "abcdef", down[] = "abcdef";
+	move(up + 2, up, 4), move(down, down + 2, 4);
+	CHECK(!compare(up, "ababcd", 7) && !compare(down, "cdefef", 7));
+	CHECK(compare("a", "b", 1) < 0 && compare("b", "a", 1) > 0 && compare("a", "ab", 2) < 0 && compare("\xff", "a", 9) > 0);
+	CHECK(!compare("ax", "ay", 1) && !compare("a", "b", 0));
+	CHECK(!compare_letters("Gpu-AZ[", "gPU-az[") && compare_letters("a", "B") < 0 && compare_letters("@", "`"));
+	CHECK(compare_bytes("a\0b", "a\0c", 3) < 0 && !compare_bytes("a\0b", "a\0c", 2));
+	CHECK(length("abc", 9) == 3 && length("abc", 2) == 2);
+}
+
 int main(int argc, char **argv) {
 	static const struct check_test tests[] = {{"welcome_is_parsed", welcome_is_parsed},
 						  {"invalid_welcomes_are_refused", invalid_welcomes_are_refused},
 						  {"damaged_welcomes_are_refused", damaged_welcomes_are_refused},
 						  {"policy_lines_are_checked", policy_lines_are_checked},
-						  {"pages_are_checked", pages_are_checked},
+						  {"pages_are_checked", pages_are_checked}, {"strings_are_those_of_c", strings_are_those_of_c},
 						  {"mounted_policy_takes_precedence", mounted_policy_takes_precedence},
 						  {0}};
 	return check_run(tests, argc, argv);
