@@ -30,7 +30,7 @@ static struct gsh_file connection = {-1, 0, 0};
 static uint64_t session, generation, sequence; /* session and generation of the last WELCOME; frames sent since HELLO */
 
 const char *gsh_directory_choose(const char *mounted, const char *own) {
-	char path[4096];
+	char path[256]; /* the mounted one has a short name */
 	int n = snprintf(path, sizeof path, "%s/policy", mounted);
 	return !own || (n < (int)sizeof path && access(path, F_OK) == 0) ? mounted : own;
 }
@@ -123,7 +123,7 @@ static int send_hello(int fd) {
 	int driver = 0;
 	CALL(cuDriverGetVersion, &driver);
 	struct gshare_hello h = {HOOK_VERSION, (uint32_t)getpid(), (uint32_t)driver, GSHARE_KNOWS_BLOCKS};
-	struct gsh_frame f;
+	static struct gsh_frame f; /* not on the stack, which may have 16 KiB; one thread at a time connects */
 	gsh_frame_begin(&f, GSHARE_HELLO, &h, sizeof h);
 	if (session) gsh_frame_tlv(&f, GSHARE_TLV_SESSION, &session, sizeof session);
 	add_devices(&f);
@@ -133,7 +133,7 @@ static int send_hello(int fd) {
 
 /* Tells the server that this process did not get its WELCOME, so that it can say why the process has nothing. */
 static void send_bye(int fd) {
-	struct gsh_frame f;
+	static struct gsh_frame f; /* as in send_hello */
 	gsh_frame_begin(&f, GSHARE_BYE, NULL, 0);
 	send_frame(fd, &f, 0);
 }
@@ -208,12 +208,13 @@ static int receive_welcome(int fd) {
 	return r;
 }
 
+static struct gsh_frame outgoing; /* guarded by socket_lock; not on the stack, as threads that launch may have 16 KiB of it */
+
 /* Sends a SNAPSHOT of what this process holds on a vGPU. The caller holds the lock. */
 static void send_snapshot(int fd, struct gsh_vgpu *v) {
 	struct gshare_snapshot s = {v->number, 0, atomic_load(&v->memory), atomic_load(&v->busy)};
-	struct gsh_frame f;
-	gsh_frame_begin(&f, GSHARE_SNAPSHOT, &s, sizeof s);
-	send_frame(fd, &f, generation);
+	gsh_frame_begin(&outgoing, GSHARE_SNAPSHOT, &s, sizeof s);
+	send_frame(fd, &outgoing, generation);
 }
 
 /* Makes fd the connection. After a reconnect it sends snapshots, then requests the tokens that threads still wait for. */
@@ -263,10 +264,9 @@ bool gsh_client_alive(void) {
 
 bool gsh_client_request_token(struct gsh_vgpu *v) {
 	struct gshare_need need = {v->number, 0, 0, atomic_load(&v->waiting_since)};
-	struct gsh_frame f;
-	gsh_frame_begin(&f, GSHARE_NEED, &need, sizeof need);
 	pthread_mutex_lock(&socket_lock);
-	bool sent = gsh_file_valid(&connection) && send_frame(connection.fd, &f, generation) == 0;
+	gsh_frame_begin(&outgoing, GSHARE_NEED, &need, sizeof need);
+	bool sent = gsh_file_valid(&connection) && send_frame(connection.fd, &outgoing, generation) == 0;
 	pthread_mutex_unlock(&socket_lock);
 	return sent;
 }
