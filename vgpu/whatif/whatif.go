@@ -27,6 +27,7 @@ type Pod struct {
 	Name string // namespace/name
 	Node string
 	Held packing.MilliGPU // how much of the node's GPUs it holds today
+	Fits bool             // gshare accepts it where it is: it has its GPUs to itself, or a share that gshare placed
 }
 
 // Row compares, for one pool of nodes and one GPU model, the GPUs and nodes held today with those needed with gshare.
@@ -129,17 +130,48 @@ func (g *group) makeRow(rules packing.Rules) Row {
 	}
 	g.countHeld(&r)
 	g.countNeeded(&r, rules)
+	g.keepFitting(&r, rules)
 	return r
 }
 
-// countHeld sets the GPUs and nodes held today. GPUs are rounded up per node, because a GPU that is held in part is not free.
+// keepFitting takes the pods of nodes where all pods fit as they are for placed, and repacks the others only, if that needs fewer GPUs than
+// to repack all: the scheduler places pods one by one, and may need more GPUs for them than they hold now.
+func (g *group) keepFitting(r *Row, rules packing.Rules) {
+	moves := map[string]bool{} // by node
+	for _, p := range g.pods {
+		moves[p.Node] = moves[p.Node] || !p.Fits
+	}
+	parts := map[bool]*group{false: {}, true: {}}
+	for _, n := range g.nodes {
+		parts[moves[n.Name]].nodes = append(parts[moves[n.Name]].nodes, n)
+	}
+	for _, p := range g.pods {
+		parts[moves[p.Node]].pods = append(parts[moves[p.Node]].pods, p)
+	}
+	stay, rest := parts[false], parts[true]
+	var kept, other Row
+	if stay.countHeld(&kept); kept.HeldGPUs == 0 {
+		return
+	}
+	for _, n := range rest.nodes {
+		other.GPUs += countDevices(n.Slices, nil)
+	}
+	rest.countNeeded(&other, rules)
+	if gpus := kept.HeldGPUs + other.NeededGPUs; gpus < r.NeededGPUs || gpus == r.NeededGPUs && len(other.Unplaced) < len(r.Unplaced) {
+		r.NeededGPUs, r.NeededNodes = gpus, kept.HeldNodes+other.NeededNodes
+		r.Unplaced, r.Reasons = other.Unplaced, other.Reasons
+	}
+}
+
+// countHeld sets the GPUs and nodes held today. GPUs are rounded up per node, because a GPU that is held in part is not free. No more are
+// held than the node has, whatever the pods add up to.
 func (g *group) countHeld(r *Row) {
 	held := map[string]packing.MilliGPU{}
 	for _, p := range g.pods {
 		held[p.Node] += p.Held
 	}
 	for _, n := range g.nodes {
-		gpus := ceilGPUs(held[n.Name])
+		gpus := min(ceilGPUs(held[n.Name]), countDevices(n.Slices, nil))
 		r.HeldGPUs += gpus
 		if gpus > 0 {
 			r.HeldNodes++

@@ -156,6 +156,65 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestPresentPlacement: where packing one by one in the order of age does worse than the present placement, pods that fit where they are stay
+// there, and those of other nodes are packed.
+func TestPresentPlacement(t *testing.T) {
+	greedy := func(p Pod) Pod { p.CPU = 65000; return p }
+	for name, tc := range map[string]struct {
+		pods   []Pod
+		needed int
+		lost   int
+	}{
+		"a pod without room elsewhere stays": {[]Pod{greedy(fitting("a", 1000)), fitting("a", 500)}, 2, 0},
+		"it is counted unless it fits":       {[]Pod{greedy(testPod("a", "x", 1, 1000, 1000, gib)), fitting("a", 500)}, 2, 1},
+		"other nodes are packed":             {append([]Pod{greedy(fitting("a", 1000))}, halves("b", 4)...), 3, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row := Compare([]Node{testNode("", "a", 8), testNode("", "b", 8)}, tc.pods, rules())[0]
+			if row.NeededGPUs != tc.needed || len(row.Unplaced) != tc.lost || len(row.Reasons) != tc.lost {
+				t.Errorf("%+v, want %d GPUs and %d unplaced", row, tc.needed, tc.lost)
+			}
+		})
+	}
+}
+
+// TestFullClusters: pods that fill their GPUs as gshare placed them never need more GPUs than they hold.
+func TestFullClusters(t *testing.T) {
+	random := rand.New(rand.NewPCG(2, 2))
+	for range 30 {
+		var pods []Pod
+		gpus := 2 + random.IntN(15)
+		for i := range gpus {
+			free := share.PerMille(1000)
+			for free > 0 {
+				sm := min(free, share.PerMille(100+10*random.IntN(60)))
+				free -= sm
+				p := fitting("a", sm)
+				p.Name, p.Request.Containers[0].Share.Memory = fmt.Sprint(i, "-", free), share.Bytes(sm)*80*gib/1100
+				p.Held = packing.MilliGPU(sm)
+				pods = append(pods, p)
+			}
+		}
+		random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+		if row := Compare([]Node{testNode("", "a", gpus)}, pods, rules())[0]; row.HeldGPUs != gpus || row.NeededGPUs > gpus || len(row.Unplaced) > 0 {
+			t.Errorf("%d pods on %d GPUs: %+v", len(pods), gpus, row)
+		}
+	}
+}
+
+// TestHeldIsPresent: whatever pods add up to, a node has no more GPUs than it has.
+func TestHeldIsPresent(t *testing.T) {
+	if row := Compare([]Node{testNode("", "a", 2)}, halves("a", 5), rules())[0]; row.HeldGPUs != 2 {
+		t.Errorf("%d of 2 GPUs are held", row.HeldGPUs)
+	}
+}
+
+func fitting(node string, sm share.PerMille) Pod {
+	p := testPod(node, fmt.Sprint("fits-", sm), 1, sm, 1000, 10*gib)
+	p.Fits = true
+	return p
+}
+
 func TestRowsAreOrdered(t *testing.T) {
 	nodes := []Node{testNode("q", "c", 1), testNode("p", "b", 2), testNode("p", "a", 4), testNode("", "d", 8)}
 	nodes[2].Model = "T4"
