@@ -28,13 +28,25 @@ import (
 const whatifLong = `Estimate how many GPUs and nodes the pods of a running cluster would need with gshare.
 
 whatif reads the nodes and pods, packs the pods that hold GPUs with the rules of gshare's scheduler, and compares the result with what
-they hold now. gshare need not be installed. It needs permission to list nodes and pods, and changes nothing.
+they hold now. gshare need not be installed. It needs permission to list nodes and pods (of pods with claims, also resourceclaims and
+resourceslices), and changes nothing.
 
-whatif counts whole GPUs, time-sliced GPUs, MIG instances, memory and cores of HAMi and Volcano, and shares of gshare. The need of a pod
-is its measured use (--usage), or else what its resources specify. A share of gshare stays as it is. A container with one whole GPU does
-not say how much of it is needed: whatif takes what a GPUProfile recommends for its image (--profiles), or else --assume. Containers with
-several GPUs keep whole GPUs unless their use is measured. Annotations gshare.dev/* apply. Pods stay in their node pool and fit its CPU
-and memory. The number of GPUs is exact to one percent.
+What a pod holds is read from its resources, annotations and claims: whole GPUs, time slices, clients of MPS and MIG instances of NVIDIA's
+plugin and of GKE; memory and cores of HAMi, Volcano and Koordinator; fractions of KAI and Run:ai; devices of NVIDIA's DRA driver; GPUs of
+other vendors; shares of gshare. A pod holds as much as its init containers or its main containers and sidecars need, whichever is more.
+Pods that only reserve GPUs for fractions of others are not counted.
+
+Pods and nodes whose use of GPUs is not understood are listed, and then there is no percentage: pods with an unknown resource, and pods on
+GPU nodes with RuntimeClass nvidia, NVIDIA_VISIBLE_DEVICES or an annotation for GPUs, but no known request; nodes whose labels and
+resources differ, whose pods add up to more GPUs than there are, or whose GPUs may be slices, as there are no labels (--whole-gpus: they
+are whole). Not counted: pods that wait, containers that run outside of Kubernetes, and processes that reach GPUs through privileges of
+their containers. Pods of DaemonSets that request no GPU count as tools of the node.
+
+The need of a pod is its measured use (--usage), or else what its resources specify. A share of gshare stays as it is. A container with
+one whole GPU does not say how much of it is needed: whatif takes what a GPUProfile recommends for its image (--profiles), or else
+--assume. Containers with several GPUs keep whole GPUs unless their use is measured. Annotations gshare.dev/* apply. Pods stay in their
+node pool and fit its CPU and memory. Where packing would need more GPUs than the present placement, pods that gshare accepts there stay.
+The number of GPUs is exact to one percent.
 
 --profiles reads the output of "kubectl get gpuprofiles -A -o yaml", from this cluster or another. A GPUProfile applies to containers with
 the digest of its image, on GPUs of its model and, if it has a template, with the same command and args. A GPUProfile that is Stale does
@@ -89,6 +101,7 @@ func whatifCommand() *cobra.Command {
 	f.StringVar(&w.usage, "usage", "", "CSV file with the measured use of each GPU of a pod: namespace,pod,sm_percent,memory_mib")
 	f.StringSliceVar(&w.profiles, "profiles", nil, "files of GPUProfiles, whose recommended shares count as the need of containers with the same image")
 	f.Int64Var(&w.options.GPUMemory, "gpu-memory", 81920, "memory in MiB of GPUs on nodes without the label nvidia.com/gpu.memory")
+	f.BoolVar(&w.options.WholeGPUs, "whole-gpus", false, "GPUs of nodes without labels are whole, not time slices")
 	f.BoolVar(&w.mixTenants, "mix-tenants", false, "let pods of different namespaces share a GPU")
 	f.BoolVar(&w.rebalance, "rebalance", false, "list the pods that could be moved to free whole GPUs or to let waiting pods fit")
 	f.BoolVar(&w.agreed, "agreed", false, "with --rebalance: move only pods that agreed, not those that neither agreed nor refused")
@@ -150,6 +163,7 @@ type comparison struct {
 	Rows    []whatif.Row `json:"rows"`
 	Total   whatif.Row   `json:"total"`
 	Notes   []string     `json:"notes"`
+	Unknown []string     `json:"unknown"` // what may hold GPUs in ways that are not known; if any, the numbers are incomplete
 }
 
 // compare reads the cluster, packs its pods as gshare would, and returns the comparison.
@@ -160,7 +174,7 @@ func (w *whatifRun) compare(ctx context.Context, client kubernetes.Interface) (*
 	}
 	rules := packing.NewRules(packing.Slots)
 	rules.MixTenants = w.mixTenants
-	c := &comparison{Assumed: w.options.Assume.String(), Notes: cluster.Notes}
+	c := &comparison{Assumed: w.options.Assume.String(), Notes: cluster.Notes, Unknown: append([]string{}, cluster.Unknown...)}
 	c.Rows = whatif.Compare(cluster.Nodes, cluster.Pods, rules)
 	c.Total = whatif.Total(c.Rows)
 	return c, nil
@@ -188,13 +202,16 @@ func (c *comparison) writeTable(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "POOL, MODEL\tPODS\tNODES\tGPUS\tHELD NOW\tWITH GSHARE\tFEWER\tNODES NOW\tWITH GSHARE")
 	for _, r := range c.Rows {
-		writeRow(t, rowName(r), r)
+		c.writeRow(t, rowName(r), r)
 	}
 	if len(c.Rows) > 1 {
-		writeRow(t, "total", c.Total)
+		c.writeRow(t, "total", c.Total)
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, what := range c.Unknown {
+		output.Fprintln(out, "* not understood, so there is no percentage:", what)
 	}
 	for _, note := range c.Notes {
 		output.Fprintln(out, "*", note)
@@ -205,10 +222,14 @@ func (c *comparison) writeTable(out io.Writer) error {
 	return nil
 }
 
-// writeRow writes the table row of a node pool, or of the total. It adds zero to numbers because -0 would be printed as such.
-func writeRow(t io.Writer, name string, r whatif.Row) {
-	output.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%.0f%%\t%d\t%d\n", name, r.Pods, r.Nodes, r.GPUs,
-		r.HeldGPUs, r.NeededGPUs, math.Round(r.SavedPercent())+0, r.HeldNodes, r.NeededNodes)
+// writeRow writes the table row of a node pool, or of the total.
+func (c *comparison) writeRow(t io.Writer, name string, r whatif.Row) {
+	fewer := fmt.Sprintf("%.0f%%", math.Round(r.SavedPercent())+0) // -0 would be printed as such
+	if len(c.Unknown) > 0 {
+		fewer = "unknown"
+	}
+	output.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%d\t%d\n", name, r.Pods, r.Nodes, r.GPUs,
+		r.HeldGPUs, r.NeededGPUs, fewer, r.HeldNodes, r.NeededNodes)
 }
 
 // maxPools is the largest number of node pools in the chart, which draws those that use the most GPUs.
@@ -217,6 +238,9 @@ const maxPools = 4
 // chart returns two bars for each node pool: the GPUs in use today, and those needed with gshare.
 func (c *comparison) chart() *chart.Chart {
 	picture := &chart.Chart{Title: "GPUs held by pods now, and with gshare", Y: "GPUs"}
+	if len(c.Unknown) > 0 {
+		picture.Title += " (incomplete: not all was understood)"
+	}
 	rows := slices.Clone(c.Rows)
 	slices.SortStableFunc(rows, func(a, b whatif.Row) int { return cmp.Compare(b.HeldGPUs, a.HeldGPUs) })
 	for _, r := range rows[:min(len(rows), maxPools)] {

@@ -134,6 +134,28 @@ func TestWhatif(t *testing.T) {
 	}
 }
 
+// TestWhatifSaysWhatItCannot: with a pod that holds GPUs in an unknown way, no percentage is printed, and the pod is.
+func TestWhatifSaysWhatItCannot(t *testing.T) {
+	has := quantities("cpu", "64", "memory", "512Gi", "nvidia.com/gpu", "10")
+	nodes := v1.NodeList{Items: []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Capacity: has, Allocatable: has}}}}
+	var pods v1.PodList
+	for i := range 4 {
+		pods.Items = append(pods.Items, v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: fmt.Sprint("p", i)},
+			Spec: v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Limits: quantities("nvidia.com/gpu", "1")}}}}})
+	}
+	kubeconfig := listServer(t, map[string]any{"/api/v1/nodes": nodes, "/api/v1/pods": pods})
+	text, err := runWhatif(t, "--kubeconfig", kubeconfig)
+	if err != nil || strings.Contains(strings.SplitAfter(text, "\n")[1], "%") || !strings.Contains(text, "* not understood, so there is no percentage: node n: no label") {
+		t.Errorf("%v, printed:\n%s", err, text)
+	}
+	if text, err = runWhatif(t, "--kubeconfig", kubeconfig, "--whole-gpus"); err != nil || !strings.Contains(text, "50%") || strings.Contains(text, "not understood") {
+		t.Errorf("%v, with --whole-gpus:\n%s", err, text)
+	}
+	if text, err = runWhatif(t, "--kubeconfig", kubeconfig, "-o", "json"); err != nil || !strings.Contains(text, `"unknown": [`) {
+		t.Errorf("%v, as JSON:\n%s", err, text)
+	}
+}
+
 // profileOf returns a complete GPUProfile of an image, as JSON, so that it can be put into a list.
 func profileOf(name, image string, sm int) string {
 	return fmt.Sprintf(`{"apiVersion": "serving.gshare.dev/v1alpha1", "kind": "GPUProfile", "metadata": {"name": %q, "namespace": "ml"},

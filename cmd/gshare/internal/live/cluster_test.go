@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -68,7 +69,7 @@ func read(t *testing.T, o Options, objects ...runtime.Object) (*Cluster, error) 
 	client := fake.NewClientset(objects...)
 	c, err := Read(t.Context(), client, o)
 	for _, a := range client.Actions() {
-		if what := a.GetResource().Resource; a.GetVerb() != "list" || what != "nodes" && what != "pods" {
+		if what := a.GetResource().Resource; a.GetVerb() != "list" || !slices.Contains([]string{"nodes", "pods", "resourceclaims", "resourceslices"}, what) {
 			t.Errorf("the cluster was asked to %s %s", a.GetVerb(), what)
 		}
 	}

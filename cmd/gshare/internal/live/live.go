@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/usage"
-	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
@@ -29,13 +26,15 @@ type Options struct {
 	Usage      usage.Table
 	Profiles   *usage.Profiles // nil: none
 	GPUMemory  int64           // MiB, for nodes without a label for it
+	WholeGPUs  bool            // that nodes without labels advertise whole GPUs
 }
 
 // Cluster holds the nodes and pods of a cluster, converted for packing.
 type Cluster struct {
-	Nodes []whatif.Node
-	Pods  []whatif.Pod // with GPUs, sorted by age, oldest first
-	Notes []string     // assumptions, and what is not counted
+	Nodes   []whatif.Node
+	Pods    []whatif.Pod // with GPUs, sorted by age, oldest first
+	Notes   []string     // assumptions, and what is not counted
+	Unknown []string     // what holds GPUs, or may hold some, in ways that are not known; if any, the comparison is incomplete
 }
 
 // ErrNoGPUs is returned if no node advertises a known GPU resource.
@@ -47,15 +46,21 @@ func Read(ctx context.Context, client kubernetes.Interface, o Options) (*Cluster
 	if err != nil {
 		return nil, err
 	}
-	r := newReader(o, nodes)
-	if len(r.nodes) == 0 {
-		return nil, ErrNoGPUs
-	}
 	pods, err := cluster.Pods(ctx, client)
 	if err != nil {
 		return nil, err
 	}
+	r := newReader(o, nodes, readClaims(ctx, client, pods))
 	r.readPods(pods)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case len(r.nodes) == 0 && len(r.unknown) > 0:
+		return nil, fmt.Errorf("%w; not understood: %s", ErrNoGPUs, strings.Join(r.unknown, ", "))
+	case len(r.nodes) == 0:
+		return nil, ErrNoGPUs
+	}
+	r.checkNodes()
 	return r.cluster(), nil
 }
 
@@ -66,16 +71,18 @@ type reader struct {
 	byName  map[string]*gpuNode
 	pods    []whatif.Pod
 
-	waiting, claims, foreign, measured, assumed, whole, instances int
-	profiled                                                      map[usage.Profiled]int // containers by the profile that applies to them
-	unlike                                                        map[usage.Match]int    // containers to which no profile applies, by how the nearest one differs
-	refused                                                       []string
+	claims claims
+
+	waiting, foreign, measured, assumed, whole, instances, tools int
+	profiled                                                     map[usage.Profiled]int // containers by the profile that applies to them
+	unlike                                                       map[usage.Match]int    // containers to which no profile applies, by how the nearest one differs
+	refused, unknown                                             []string
 }
 
-func newReader(o Options, nodes []*v1.Node) *reader {
-	r := &reader{options: o, byName: map[string]*gpuNode{}, profiled: map[usage.Profiled]int{}, unlike: map[usage.Match]int{}}
+func newReader(o Options, nodes []*v1.Node, c claims) *reader {
+	r := &reader{options: o, claims: c, byName: map[string]*gpuNode{}, profiled: map[usage.Profiled]int{}, unlike: map[usage.Match]int{}}
 	for _, n := range nodes {
-		if g := newGPUNode(n, o.GPUMemory); g != nil {
+		if g := newGPUNode(n, o, c.nodes[n.Name]); g != nil {
 			r.nodes = append(r.nodes, g)
 			r.byName[n.Name] = g
 		}
@@ -84,7 +91,7 @@ func newReader(o Options, nodes []*v1.Node) *reader {
 }
 
 func (r *reader) cluster() *Cluster {
-	c := &Cluster{Pods: r.pods, Notes: r.caveats()}
+	c := &Cluster{Pods: r.pods, Notes: r.caveats(), Unknown: r.unknown}
 	for _, n := range r.nodes {
 		c.Nodes = append(c.Nodes, n.Node)
 	}
@@ -112,7 +119,7 @@ func (r *reader) caveats() []string {
 	add(r.instances, "containers with MIG instances, counted by their compute slices")
 	add(r.waiting, "pending GPU pods, not counted")
 	add(r.foreign, "GPU pods of other namespaces, not counted: their GPUs are taken as free")
-	add(r.claims, "pods with resource claims, whose devices are not counted")
+	add(r.tools, "pods of DaemonSets that reach GPUs without requesting any, taken for tools of the node, not counted")
 	add(r.nodesWithAssumedMemory(), fmt.Sprintf("nodes without a label for GPU memory, assumed to be %d MiB", r.options.GPUMemory))
 	for _, text := range r.refused {
 		notes = append(notes, "counted with whole GPUs: "+text)
@@ -128,132 +135,4 @@ func (r *reader) nodesWithAssumedMemory() (n int) {
 		}
 	}
 	return n
-}
-
-// heldGPUs returns how many of the node's physical GPUs, as a fractional number, the pod occupies today.
-func (g *gpuNode) heldGPUs(pod *v1.Pod) packing.MilliGPU {
-	if kube.RequestsShare(pod) {
-		return g.gpusHeldByShares(pod)
-	}
-	var sum packing.MilliGPU
-	for c := range longRunning(pod) {
-		devices, profile, _ := devicesHeldBy(c)
-		sum += packing.MilliGPU(devices) * g.gpuFraction(c, profile)
-	}
-	return sum
-}
-
-// gpuFraction returns the fraction of a physical GPU that one device of a container's device plugin is.
-func (g *gpuNode) gpuFraction(c *v1.Container, profile string) packing.MilliGPU {
-	if profile == "" {
-		profile = g.profile
-	}
-	if profile != "" {
-		return migFraction(profile)
-	}
-	if memory, cores, ok := sizeRequestedBy(c); ok {
-		return min(packing.WholeGPU, max(1, packing.MilliGPU(cores)*10, packing.MilliGPU(memory)*packing.WholeGPU/packing.MilliGPU(g.memory)))
-	}
-	return packing.WholeGPU / packing.MilliGPU(g.replicas)
-}
-
-// countSlices adds the shares in a pod's gshare placement to the number of shares on each GPU.
-func (r *reader) countSlices(pod *v1.Pod) {
-	if node := r.byName[pod.Spec.NodeName]; node != nil {
-		for _, device := range node.devicesOf(pod) {
-			node.inUse[device]++
-		}
-	}
-}
-
-// gpusHeldByShares returns how many physical GPUs a pod's shares occupy. Each GPU is divided evenly among its shares, so that they add up to
-// one.
-func (g *gpuNode) gpusHeldByShares(pod *v1.Pod) packing.MilliGPU {
-	var sum packing.MilliGPU
-	for _, device := range g.devicesOf(pod) {
-		sum += packing.WholeGPU / packing.MilliGPU(g.inUse[device])
-	}
-	return sum
-}
-
-// devicesOf returns, for each vGPU in a pod's placement, the GPU that it is on.
-func (g *gpuNode) devicesOf(pod *v1.Pod) (devices []string) {
-	placement, _, err := kube.PlacementOf(pod)
-	if err != nil || kube.Ended(pod) {
-		return nil
-	}
-	for _, c := range placement.Containers {
-		for _, v := range c.VGPUs {
-			if device, ok := g.devices[v.Slice]; ok {
-				devices = append(devices, device)
-			}
-		}
-	}
-	return devices
-}
-
-// longRunning yields the containers of a pod that run as long as the pod: its main containers and sidecars. These reuse GPUs that the other
-// init containers requested.
-func longRunning(pod *v1.Pod) iter.Seq[*v1.Container] {
-	return func(yield func(*v1.Container) bool) {
-		for i := range pod.Spec.InitContainers {
-			c := &pod.Spec.InitContainers[i]
-			if c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways && !yield(c) {
-				return
-			}
-		}
-		for i := range pod.Spec.Containers {
-			if !yield(&pod.Spec.Containers[i]) {
-				return
-			}
-		}
-	}
-}
-
-// holdsGPU reports whether a pod requests a GPU, a fraction of one, or a MIG instance.
-func holdsGPU(pod *v1.Pod) bool {
-	if kube.RequestsShare(pod) {
-		return true
-	}
-	for c := range longRunning(pod) {
-		if gpus, profile, _ := devicesHeldBy(c); gpus > 0 || profile != "" {
-			return true
-		}
-	}
-	return false
-}
-
-// devicesHeldBy returns the number of GPU devices that a container requests, their MIG profile if they are MIG instances, and whether they are
-// NVIDIA's, which gshare can share.
-func devicesHeldBy(c *v1.Container) (devices int64, profile string, nvidia bool) {
-	limits := c.Resources.Limits
-	for name, q := range limits {
-		if p, ok := strings.CutPrefix(string(name), nvidiaMIG); ok && q.Value() > 0 && (profile == "" || p < profile) {
-			devices, profile = q.Value(), p
-		}
-	}
-	if profile != "" {
-		return devices, profile, true
-	}
-	for _, name := range []v1.ResourceName{nvidiaGPU, nvidiaShared, sizeResources[1].count} {
-		devices += quantityOf(limits, name)
-	}
-	if devices > 0 {
-		return devices, "", true
-	}
-	for _, name := range otherVendors {
-		devices += quantityOf(limits, name)
-	}
-	return devices, "", false
-}
-
-// sizeRequestedBy returns the memory (MiB) and the cores (percent) that a container requests of each GPU, or false if it requests neither.
-func sizeRequestedBy(c *v1.Container) (memory, cores int64, ok bool) {
-	for _, s := range sizeResources {
-		if quantityOf(c.Resources.Limits, s.count) > 0 {
-			memory, cores = quantityOf(c.Resources.Limits, s.memory), quantityOf(c.Resources.Limits, s.cores)
-			return memory, cores, memory > 0 || cores > 0
-		}
-	}
-	return 0, 0, false
 }

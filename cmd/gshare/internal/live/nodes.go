@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,13 +23,18 @@ type gpuNode struct {
 	guessed  bool   // memory is assumed
 	replicas int64  // time slices of each GPU
 	profile  string // MIG profile of all GPUs, if the plugin advertises instances as GPUs
-	inUse    map[string]int64
-	devices  map[string]string // UUID of the GPU by ID of gshare's slice
+	listed   bool   // its plugin lists its GPUs, and counts slots of them as resources
+	unclear  string // why it is not known how its GPUs are shared, or empty
+
+	inUse     map[string]int64  // pods on a GPU, by UUID, where pods or their claims name the GPU
+	devices   map[string]string // UUID of the GPU by ID of gshare's slice, or by the name that its plugin or driver gives it
+	reserved  packing.MilliGPU  // of GPUs that reservation pods hold for pods with a fraction
+	fractions int64             // GPUs that pods with a fraction use, each counted for each pod
 }
 
-// newGPUNode converts a node, or returns nil if it has no GPUs. memory is the assumed size in MiB of GPUs for which no label states it.
-func newGPUNode(n *v1.Node, memory int64) *gpuNode {
-	g := &gpuNode{inUse: map[string]int64{}, devices: map[string]string{}, replicas: max(1, parseNumber(n.Labels[labelReplicas]))}
+// newGPUNode converts a node, or returns nil if it has no GPUs. drivers are its devices of NVIDIA's DRA driver.
+func newGPUNode(n *v1.Node, o Options, drivers []driverDevice) *gpuNode {
+	g := &gpuNode{inUse: map[string]int64{}, devices: map[string]string{}, replicas: replicasOf(n)}
 	g.Name, g.Pool = n.Name, poolOf(n)
 	g.CPU = packing.MilliCPU(n.Status.Allocatable.Cpu().MilliValue())
 	g.RAM = share.Bytes(n.Status.Allocatable.Memory().Value())
@@ -38,13 +44,55 @@ func newGPUNode(n *v1.Node, memory int64) *gpuNode {
 	}
 	product, profile, _ := strings.Cut(n.Labels[labelProduct], "-MIG-")
 	g.Model, g.profile = strings.TrimSuffix(product, "-SHARED"), strings.TrimSuffix(profile, "-SHARED")
+	if g.profile == "" {
+		g.profile = n.Labels[labelPartition]
+	}
+	list := registered(n)
+	for _, d := range list {
+		g.devices[d.id] = d.id
+	}
+	for _, d := range drivers {
+		g.devices[d.id] = d.id
+	}
+	if len(list) > 0 {
+		g.listed, g.replicas = true, 1
+		g.Model = cmp.Or(g.Model, list[0].model)
+	}
+	if len(drivers) > 0 {
+		g.Model = cmp.Or(g.Model, drivers[0].model)
+	}
+	g.Model = cmp.Or(g.Model, n.Labels[labelAccelerator], n.Labels[labelKoordinatorModel])
 	gpus := g.gpus(n)
 	if gpus == 0 {
 		return nil
 	}
-	g.readMemory(n, memory)
+	g.readMemory(n, o.GPUMemory, list, drivers)
+	if !o.WholeGPUs {
+		g.unclear = cmp.Or(g.unclear, g.unnamed(n))
+	}
 	g.Slices = g.wholeGPUs(gpus)
 	return g
+}
+
+// replicasOf returns into how many time slices or clients of MPS the labels of a node say that each of its GPUs is divided.
+func replicasOf(n *v1.Node) int64 {
+	return max(1, parseNumber(n.Labels[labelReplicas]), parseNumber(n.Labels[labelClients]))
+}
+
+// unnamed returns why it is not known whether the GPUs that the node advertises are whole, or an empty string: without labels, NVIDIA's
+// plugin advertises time slices like whole GPUs.
+func (g *gpuNode) unnamed(n *v1.Node) string {
+	has := n.Status.Capacity
+	for _, label := range []string{labelProduct, labelCount, labelReplicas, labelAccelerator, labelAcceleratorCount} {
+		if n.Labels[label] != "" {
+			return ""
+		}
+	}
+	number := quantityOf(has, nvidiaGPU) + quantityOf(has, nvidiaShared) + quantityOf(has, sizeResources[1].count)
+	if number < 2 || len(g.devices) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("no label says whether its %d GPUs are whole or slices (--whole-gpus: they are whole)", number)
 }
 
 // readInventory reads the slices from the inventory annotation of a node that runs gshare.
@@ -56,7 +104,7 @@ func (g *gpuNode) readInventory(inv kube.Inventory) {
 	g.Slices = nodeview.Slices(inv)
 }
 
-// gpus returns the number of physical GPUs of the node.
+// gpus returns the number of physical GPUs of the node. If what the labels say is not what the resources say, the node is unclear.
 func (g *gpuNode) gpus(n *v1.Node) int64 {
 	has := n.Status.Capacity
 	for _, name := range otherVendors {
@@ -65,18 +113,51 @@ func (g *gpuNode) gpus(n *v1.Node) int64 {
 			return c
 		}
 	}
-	if c := parseNumber(n.Labels[labelCount]); c > 0 && g.profile == "" {
-		return c
+	labelled := max(parseNumber(n.Labels[labelCount]), parseNumber(n.Labels[labelAcceleratorCount]))
+	if g.profile != "" && labelled > 0 && n.Labels[labelAcceleratorCount] == "" {
+		labelled = 0 // GFD counts instances
 	}
-	return g.gpusOfNVIDIA(has)
+	distinct := map[string]bool{}
+	for _, device := range g.devices {
+		distinct[device] = true
+	}
+	advertised := g.gpusOfNVIDIA(has)
+	if koordinator := max(quantityOf(has, koordinatorGPU), quantityOf(has, koordinatorCore)) / 100; koordinator > 0 {
+		g.listed = true // even where NVIDIA's resource is advertised as well
+		return max(labelled, koordinator)
+	}
+	switch named := max(labelled, int64(len(distinct))); {
+	case named == 0:
+		return advertised
+	case g.listed || len(distinct) > 0 || quantityOf(has, sizeResources[1].count) > 0:
+		return named
+	case advertised > named:
+		g.unclear = fmt.Sprintf("its resources amount to %d GPUs, its labels to %d", advertised, named)
+		return named
+	case !advertises(has):
+		g.unclear = fmt.Sprintf("no known resource hands out the %d GPUs of its labels", named)
+		return named
+	default:
+		return named
+	}
+}
+
+// advertises reports whether a resource for GPUs of NVIDIA is known on the node, even if none is left.
+func advertises(has v1.ResourceList) bool {
+	for name := range has {
+		if name == nvidiaGPU || name == nvidiaShared || strings.HasPrefix(string(name), nvidiaMIG) {
+			return true
+		}
+	}
+	return false
 }
 
 // gpusOfNVIDIA returns the number of physical GPUs that the resources of NVIDIA's device plugin amount to.
 func (g *gpuNode) gpusOfNVIDIA(has v1.ResourceList) int64 {
 	var parts packing.MilliGPU // GPUs that MIG instances add up to
-	whole := quantityOf(has, nvidiaGPU) + quantityOf(has, nvidiaShared)
+	whole := quantityOf(has, nvidiaGPU) + quantityOf(has, nvidiaShared) + quantityOf(has, sizeResources[1].count)
 	if g.profile != "" {
-		parts, whole = packing.MilliGPU(whole)*migFraction(g.profile), 0
+		parts, whole = packing.MilliGPU(whole)*migFraction(g.profile)/packing.MilliGPU(g.replicas), 0
 	}
 	for name, q := range has {
 		if profile, ok := strings.CutPrefix(string(name), nvidiaMIG); ok {
@@ -95,16 +176,30 @@ func migFraction(profile string) packing.MilliGPU {
 	return packing.WholeGPU * packing.MilliGPU(p.Compute) / packing.MilliGPU(compute)
 }
 
-// readMemory reads the memory of a GPU from the node's label. It ignores the label if all GPUs are MIG instances, because the label then
-// states the memory of an instance.
-func (g *gpuNode) readMemory(n *v1.Node, otherwise int64) {
-	if g.memory = parseNumber(n.Labels[labelMemory]); g.memory == 0 || g.profile != "" {
+// readMemory reads the memory of a GPU from the node's label, from the plugin's list or from what the driver says of its devices. It
+// ignores the label if all GPUs are MIG instances, because the label then states the memory of an instance.
+func (g *gpuNode) readMemory(n *v1.Node, otherwise int64, list []listedDevice, drivers []driverDevice) {
+	g.memory = parseNumber(n.Labels[labelMemory])
+	if g.profile != "" {
+		g.memory = 0
+	}
+	for _, d := range list { // of plugins that promise more memory than there is, the list is larger
+		if g.memory == 0 || d.memory > 0 && d.memory < g.memory {
+			g.memory = d.memory
+		}
+	}
+	for _, d := range drivers {
+		if d.profile == "" && g.memory == 0 {
+			g.memory = d.memory
+		}
+	}
+	if g.memory == 0 {
 		g.memory, g.guessed = otherwise, !slices.Contains(otherVendors, v1.ResourceName(g.Model)) // irrelevant for whole GPUs
 	}
 }
 
-// wholeGPUs returns n slices, each a whole GPU, with the node's model and memory. Weights that pods declare count once on each, as with gshare's
-// model store.
+// wholeGPUs returns n slices, each a whole GPU, with the node's model and memory. Weights that pods declare count once on each, as with
+// gshare's model store.
 func (g *gpuNode) wholeGPUs(n int64) (out []packing.Slice) {
 	for i := range n {
 		id := fmt.Sprintf("%s/%d", g.Name, i)

@@ -39,7 +39,7 @@ func TestNodes(t *testing.T) {
 		"Volcano":       {with(a100, labelCount, "2"), []string{"volcano.sh/vgpu-number", "20"}, 2, product, 81920, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGPUNode(node(t, "n", c.labels, c.has...), 40960)
+			g := newGPUNode(node(t, "n", c.labels, c.has...), Options{GPUMemory: 40960}, nil)
 			if g == nil || c.gpus == 0 {
 				if (g == nil) != (c.gpus == 0) {
 					t.Errorf("got %+v", g)
@@ -55,7 +55,7 @@ func TestNodes(t *testing.T) {
 }
 
 func TestInventoryIsTaken(t *testing.T) {
-	g := newGPUNode(gshareNode(t, "n"), 40960)
+	g := newGPUNode(gshareNode(t, "n"), Options{GPUMemory: 40960}, nil)
 	if g == nil || len(g.Slices) != 2 || g.Model != "A100" || g.Slices[0].Memory>>20 != 81920 || len(g.Slices[0].Classes) != 3 {
 		t.Fatalf("got %+v", g)
 	}

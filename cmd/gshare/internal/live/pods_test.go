@@ -116,21 +116,17 @@ func TestWhatIsCounted(t *testing.T) {
 	done.Status.Phase = v1.PodSucceeded
 	other := pod(t, "other", "n", "nvidia.com/gpu", "1")
 	other.Namespace = "web"
-	claims := pod(t, "claims", "n", "cpu", "1")
-	claims.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}}
-	ends := pod(t, "ends", "n", "cpu", "1")
-	ends.Spec.InitContainers = []v1.Container{{Resources: v1.ResourceRequirements{Limits: resources(t, "nvidia.com/gpu", "1")}}}
 	c := mustRead(t, Options{Namespaces: []string{"ml"}},
 		node(t, "n", a100, "nvidia.com/gpu", "4"), node(t, "cpu", nil),
 		pod(t, "second", "n", "nvidia.com/gpu", "1", "cpu", "3"), pod(t, "waits", "", "nvidia.com/gpu", "1"),
-		done, other, claims, ends, pod(t, "web", "n", "cpu", "10", "memory", "12Gi"), pod(t, "elsewhere", "cpu", "cpu", "1"))
+		done, other, pod(t, "web", "n", "cpu", "10", "memory", "12Gi"), pod(t, "elsewhere", "cpu", "cpu", "1"))
 	if len(c.Pods) != 1 || c.Pods[0].Name != "ml/second" || c.Pods[0].CPU != 3000 {
 		t.Errorf("pods %+v", c.Pods)
 	}
-	if len(c.Nodes) != 1 || c.Nodes[0].CPU != 52000 || c.Nodes[0].RAM != 500<<30 {
-		t.Errorf("nodes %+v, want one with 64 - 12 CPUs and 500 GiB left", c.Nodes)
+	if len(c.Nodes) != 1 || c.Nodes[0].CPU != 54000 || c.Nodes[0].RAM != 500<<30 {
+		t.Errorf("nodes %+v, want one with 64 - 10 CPUs and 500 GiB left", c.Nodes)
 	}
-	for _, want := range []string{"pending GPU pods, not counted: 1", "other namespaces, not counted: their GPUs are taken as free: 1", "resource claims, whose devices are not counted: 1", "assumed to need sm=50,quota=100,mem=50%: 1"} {
+	for _, want := range []string{"pending GPU pods, not counted: 1", "other namespaces, not counted: their GPUs are taken as free: 1", "assumed to need sm=50,quota=100,mem=50%: 1"} {
 		if !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.Contains(n, want) }) {
 			t.Errorf("no note says %q: %q", want, c.Notes)
 		}

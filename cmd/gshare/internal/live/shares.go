@@ -14,34 +14,31 @@ import (
 // gpuShare is the share of one GPU that a converted container requests: percent of SMs, percent of time, and MiB of memory.
 type gpuShare struct{ sm, quota, memory int64 }
 
-// convert returns the gshare resources that replace a container's GPU resources, or none if the container has no GPU.
-func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.ResourceRequirements {
-	devices, profile, nvidia := devicesHeldBy(c)
-	if devices == 0 {
+// convert returns the gshare resources that replace a hold on GPUs, or none if it is of none.
+func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container, h hold) v1.ResourceRequirements {
+	if h.devices == 0 {
 		return v1.ResourceRequirements{}
 	}
-	p := r.shareFor(node, pod, c, devices, profile, nvidia)
+	p := r.shareFor(node, pod, c, h)
 	p.memory = min(max(1, p.memory), node.memory)
 	return v1.ResourceRequirements{Limits: v1.ResourceList{
-		kube.ResourceSM:     quantity(devices * p.sm),
+		kube.ResourceSM:     quantity(h.devices * p.sm),
 		kube.ResourceQuota:  quantity(p.quota),
-		kube.ResourceMemory: quantity(devices * p.memory),
-		kube.ResourceVGPU:   quantity(devices),
+		kube.ResourceMemory: quantity(h.devices * p.memory),
+		kube.ResourceVGPU:   quantity(h.devices),
 	}}
 }
 
 // shareFor returns the share that a container would request of each GPU with gshare: its measured use, else what its resources state, else what
 // a GPUProfile recommends for its image, else the assumption. A container with several whole GPUs keeps them whole, because most such pods are
 // training jobs that use them fully.
-func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices int64, profile string, nvidia bool) gpuShare {
+func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, h hold) gpuShare {
 	whole := gpuShare{sm: 100, quota: 100, memory: node.memory}
 	measured, known := r.options.Usage[usage.Pod{Namespace: pod.Namespace, Name: pod.Name}]
-	if profile == "" {
-		profile = node.profile
-	}
-	memory, cores, states := sizeRequestedBy(c)
+	profile := node.profileOf(h)
+	memory, cores := node.sizeOf(h)
 	switch {
-	case !nvidia:
+	case !h.nvidia:
 		r.whole++
 		return whole
 	case known:
@@ -49,12 +46,12 @@ func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices i
 		return gpuShare{sm: measured.SM, quota: 100, memory: measured.MemoryMiB}
 	case profile != "":
 		r.instances++
-		return migShare(profile, whole)
-	case states:
+		return migShare(profile, whole).divided(node.replicas)
+	case h.sized():
 		return gpuShare{sm: limitTo(cores, 100), quota: 100, memory: limitTo(memory, node.memory)}
-	case node.replicas > 1:
+	case h.shared(node):
 		return gpuShare{sm: max(1, 100/node.replicas), quota: 100, memory: node.memory / node.replicas}
-	case devices > 1:
+	case h.devices > 1:
 		r.whole++
 		return whole
 	}
@@ -106,6 +103,11 @@ func migShare(profile string, otherwise gpuShare) gpuShare {
 	return gpuShare{sm: int64(100 * p.Compute / compute), quota: 100, memory: mibOfGB * int64(p.MemoryGB)}
 }
 
+// divided returns the part that one of several replicas of a MIG instance has.
+func (s gpuShare) divided(replicas int64) gpuShare {
+	return gpuShare{sm: max(1, s.sm/replicas), quota: s.quota, memory: s.memory / replicas}
+}
+
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
 
 // Resources of NVIDIA's device plugin. The plugin may rename time-sliced GPUs to shared.
@@ -123,19 +125,39 @@ const (
 	labelReplicas = "nvidia.com/gpu.replicas"
 )
 
+// Labels of GKE and Koordinator.
+const (
+	labelAccelerator      = "cloud.google.com/gke-accelerator"
+	labelAcceleratorCount = "cloud.google.com/gke-accelerator-count"
+	labelClients          = "cloud.google.com/gke-max-shared-clients-per-gpu"
+	labelPartition        = "cloud.google.com/gke-gpu-partition-size"
+	labelKoordinatorModel = "node.koordinator.sh/gpu-model"
+)
+
 // otherVendors holds the extended resources for whole GPUs of other vendors, which gshare cannot share.
 var otherVendors = []v1.ResourceName{"amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi"}
 
-// sizeResources holds the extended resources by which pods request memory (MiB) and cores (percent) of each GPU from other GPU-sharing device
-// plugins.
-var sizeResources = []struct{ count, memory, cores v1.ResourceName }{
-	{nvidiaGPU, "nvidia.com/gpumem", "nvidia.com/gpucores"},                       // HAMi
-	{"volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores"}, // Volcano
+// sizeResources holds the extended resources by which pods request memory (MiB, or percent) and cores (percent) of each GPU from other
+// GPU-sharing device plugins.
+var sizeResources = []struct{ count, memory, percent, cores v1.ResourceName }{
+	// HAMi
+	{nvidiaGPU, "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"},
+	// Volcano
+	{"volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage", "volcano.sh/vgpu-cores"},
 }
+
+// Resources of Koordinator. All but the number of shared GPUs and the memory in bytes are percentages of a GPU, added up over all GPUs.
+const (
+	koordinatorGPU    v1.ResourceName = "koordinator.sh/gpu"
+	koordinatorShared v1.ResourceName = "koordinator.sh/gpu.shared"
+	koordinatorCore   v1.ResourceName = "koordinator.sh/gpu-core"
+	koordinatorMemory v1.ResourceName = "koordinator.sh/gpu-memory"
+	koordinatorRatio  v1.ResourceName = "koordinator.sh/gpu-memory-ratio"
+)
 
 // knownResources returns a list, for error messages, of the extended resources by which GPUs are recognized.
 func knownResources() string {
-	names := []string{"gshare's inventory", string(nvidiaGPU), string(nvidiaShared), nvidiaMIG + "*", string(sizeResources[1].count)}
+	names := []string{"gshare's inventory", string(nvidiaGPU), string(nvidiaShared), nvidiaMIG + "*", string(sizeResources[1].count), string(koordinatorGPU)}
 	for _, n := range otherVendors {
 		names = append(names, string(n))
 	}
