@@ -11,9 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -37,8 +35,8 @@ request to a function without replicas starts a replica and waits for it. A repl
 environment variable PORT. It gets its share from the agent of this machine (gshare-node --standalone). With --in-turn, the share is a
 whole GPU, which a function keeps until other functions need it, so there can be more functions than GPUs.
 
-On a terminal, gshare serve shows the functions in a table. On SIGTERM or Ctrl-C, it answers the requests that it has accepted and ends.
-A second signal ends it and the replicas at once.`
+On a terminal, gshare serve shows the functions in a table. On SIGTERM, on Ctrl-C or when its terminal closes (SIGHUP), it answers the
+requests that it has accepted and ends. A second signal ends it and the replicas at once.`
 
 // serveRun holds the flags of gshare serve.
 type serveRun struct {
@@ -119,7 +117,7 @@ func serveFleet(ctx context.Context, server *http.Server, listener net.Listener,
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	again, release := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+	again, release := cli.UntilSignal(context.WithoutCancel(ctx))
 	defer release()
 	fmt.Fprintln(screen, "gshare: stopping; interrupt again to end all at once")
 	_ = server.Shutdown(again) // fails only if again ends, which the select below handles

@@ -21,10 +21,19 @@ func Root(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Main runs a program's root command with a context that SIGINT and SIGTERM cancel, prints the error on standard error, and exits with its
-// exit code.
+// UntilSignal returns a context that ends at the next signal that asks a program to end: SIGINT, SIGTERM, or SIGHUP, which a program gets when its
+// terminal or the connection to it closes. A program that was started with SIGHUP ignored, as by nohup, goes on at SIGHUP.
+func UntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signal.NotifyContext(ctx, signals...)
+}
+
+// Main runs a program's root command with a context that UntilSignal ends, prints the error on standard error, and exits with its exit code.
 func Main(cmd *cobra.Command) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := UntilSignal(context.Background())
 	err := execute(ctx, cmd)
 	stop()
 	if err != nil {
