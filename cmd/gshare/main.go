@@ -26,7 +26,7 @@ type group struct {
 // groups returns all commands. The command top occurs in two groups.
 func groups() []group {
 	return []group{
-		{"On a machine with gshare-node", []*cobra.Command{runCommand(), serveCommand(), profileCommand(), setCommand(), psCommand(), topCommand()}},
+		{"On a machine with gshare-node", []*cobra.Command{runCommand(), serveCommand(), profileCommand(), setCommand(), stopCommand(), psCommand(), topCommand()}},
 		{inCluster, []*cobra.Command{explainCommand(), mapCommand(), treeCommand(), topCommand(), doctorCommand(), versionCommand(), webCommand()}},
 		{inServing, []*cobra.Command{functionCommand(), sloCommand()}},
 		{"Before you share", []*cobra.Command{whatifCommand(), planCommand()}},

@@ -103,7 +103,7 @@ func profileCommand() *cobra.Command {
 	f.StringVar(&p.state, "state", "", "file of the measurements (default: NAME.profile.json)")
 	f.StringVar(&p.plot, "plot", "", "write a chart of the rates by SMs to this .svg or .png file")
 	f.StringVar(&p.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
-	f.StringVar(&p.socket, "socket", "", "control socket of the agent (default: the socket of your own agent, else of the machine's)")
+	addSocket(f, &p.socket)
 	return cmd
 }
 

@@ -33,7 +33,7 @@ func psCommand() *cobra.Command {
 		},
 	}
 	format.AddTo(cmd)
-	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
+	addSocket(cmd.Flags(), &socket)
 	return cmd
 }
 

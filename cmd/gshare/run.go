@@ -62,7 +62,7 @@ func runCommand() *cobra.Command {
 	f.StringVar(&o.name, "name", "", "name of the run (default: the name of the program)")
 	f.BoolVar(&o.wait, "wait", false, "wait until the share fits")
 	f.StringVar(&o.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
-	f.StringVar(&o.socket, "socket", "", "control socket of the agent (default: the socket of your own agent, else of the machine's)")
+	addSocket(f, &o.socket)
 	return cmd
 }
 
@@ -83,11 +83,8 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	grant, err := agent.New(o.socket).Run(cmd.Context(), request, func(reason *control.Refusal) {
 		fmt.Fprintln(os.Stderr, "gshare: waiting:", refusalText(*reason))
 	})
-	if refused := (*agent.Refused)(nil); errors.As(err, &refused) {
-		return errors.New(refusalText(refused.Refusal))
-	}
 	if err != nil {
-		return err
+		return refusalError(err)
 	}
 	return execProgram(cmd.Context(), program, args, hook, grant)
 }
@@ -122,7 +119,7 @@ func execProgram(ctx context.Context, program string, args []string, hook string
 var flagNames = map[string]string{
 	share.FieldSM: "--sm", share.FieldQuota: "--quota", share.FieldMemory: "--mem", share.FieldVGPU: "--vgpu",
 	share.FieldSMLimit: "--sm-limit", share.FieldQuotaLimit: "--quota-limit", share.FieldClass: "--class",
-	share.FieldIsolation: "--isolation", "name": "--name",
+	share.FieldIsolation: "--isolation", "name": "--name", "grace": "--grace",
 }
 
 // refusalText returns the agent's refusal in terms of the command line: the flag at fault, the reason, and shares that would fit.

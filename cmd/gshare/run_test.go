@@ -288,6 +288,7 @@ func TestSet(t *testing.T) {
 		{[]string{"set", "mine", "--sm-limit", "70"}, 1, "--sm-limit: 70% is not between"},
 		{[]string{"set", "other", "--sm-limit", "45"}, 1, "no run has the name"},
 		{[]string{"set", "mine"}, 2, "one of --sm-limit and --quota is required"},
+		{[]string{"set", "mine", "--sm-limit", "40", "--quota", "40"}, 2, "--sm-limit and --quota exclude each other"},
 		{[]string{"set", "--sm-limit", "45"}, 2, "requires the name or ID of one run"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {

@@ -57,7 +57,7 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&s.address, "address", "127.0.0.1:8080", "address to accept requests on")
 	f.StringVar(&s.metrics, "metrics-address", "", "address to serve /metrics on, such as 127.0.0.1:9480 (default: none)")
 	f.StringVar(&s.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
-	f.StringVar(&s.socket, "socket", "", "control socket of the agent (default: the socket of your own agent, else of the machine's)")
+	addSocket(f, &s.socket)
 	f.BoolVar(&s.inTurn, "in-turn", false, "run one server at a time on each GPU, and let the functions take turns by the deadlines of waiting requests")
 	return cmd
 }

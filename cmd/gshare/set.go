@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
@@ -20,26 +18,20 @@ func setCommand() *cobra.Command {
 			"between the SM request of the run and the limit that it started with; the quota, up to the quota that it started with.\n" +
 			"RUN is a name or an ID that gshare ps lists.",
 		Example: "  gshare set trainer --sm-limit 40\n  gshare set server --quota 25",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return cli.Usagef("requires the name or ID of one run (see gshare ps)")
-			}
-			return nil
-		},
+		Args:    oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request := control.LimitRequest{Run: args[0], SMLimit: ifSet(cmd, "sm-limit", &limit), Quota: ifSet(cmd, "quota", &quota)}
-			if (request.SMLimit == nil) == (request.Quota == nil) {
+			switch {
+			case request.SMLimit == nil && request.Quota == nil:
 				return cli.Usagef("one of --sm-limit and --quota is required")
+			case request.SMLimit != nil && request.Quota != nil:
+				return cli.Usagef("--sm-limit and --quota exclude each other: they are of different isolation classes")
 			}
-			err := agent.New(socket).SetLimit(cmd.Context(), request)
-			if refused := (*agent.Refused)(nil); errors.As(err, &refused) {
-				return errors.New(refusalText(refused.Refusal))
-			}
-			return err
+			return refusalError(agent.New(socket).SetLimit(cmd.Context(), request))
 		},
 	}
 	cmd.Flags().Int64Var(&limit, "sm-limit", 0, "maximum SMs in percent of the GPU")
 	cmd.Flags().Int64Var(&quota, "quota", 0, "guaranteed and maximum time in percent of each window")
-	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
+	addSocket(cmd.Flags(), &socket)
 	return cmd
 }

@@ -51,7 +51,7 @@ func topCommand() *cobra.Command {
 			return watch(cmd.Context(), cmd.OutOrStdout(), agent.New(socket), every, times)
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent of this machine")
+	addSocket(cmd.Flags(), &socket)
 	cmd.Flags().DurationVar(&every, "every", time.Second, "refresh interval")
 	cmd.Flags().IntVar(&times, "times", 0, "number of refreshes (default: until interrupted)")
 	cmd.Flags().Bool(clusterFlag, false, "show the shares of a cluster")

@@ -142,18 +142,21 @@ func readable(fd uintptr) bool {
 	return err == nil && n > 0
 }
 
-// Kill sends SIGKILL to the process. Unlike a signal by PID, it cannot hit another process.
-func (p Process) Kill() error {
+// Kill sends SIGKILL to the process.
+func (p Process) Kill() error { return p.Signal(unix.SIGKILL) }
+
+// Signal sends a signal to the process. Unlike a signal by PID, it cannot hit another process.
+func (p Process) Signal(s unix.Signal) error {
 	raw, err := p.fd.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var sent error
-	if err := raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) }); err != nil {
+	if err := raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), s, nil, 0) }); err != nil {
 		return err
 	}
 	if sent != nil {
-		return fmt.Errorf("kill process %d: %w", p.PID, sent)
+		return fmt.Errorf("send %v to process %d: %w", s, p.PID, sent)
 	}
 	return nil
 }
@@ -262,9 +265,15 @@ func ReadFile(pid int, name string) ([]byte, error) {
 // StartedWith reports whether a process runs whose program was started with an environment variable of this name and value, as far as
 // environments can be read. The program itself may have changed its environment since.
 func StartedWith(variable string) (bool, error) {
+	pids, err := AllStartedWith(variable)
+	return len(pids) > 0, err
+}
+
+// AllStartedWith returns the processes whose environment had the variable, given as NAME=VALUE, when they were executed.
+func AllStartedWith(variable string) (pids []int, err error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
@@ -273,10 +282,10 @@ func StartedWith(variable string) (bool, error) {
 		}
 		text, _ := ReadFile(pid, "environ") // an error means that the process has ended, or is of a user that the caller cannot look into
 		if slices.Contains(strings.Split(string(text), "\x00"), variable) {
-			return true, nil
+			pids = append(pids, pid)
 		}
 	}
-	return false, nil
+	return pids, nil
 }
 
 // MappedLibraries returns the base names of the shared libraries that a process has mapped, each once, in the order of their addresses. If

@@ -238,17 +238,26 @@ func (g *granter) endAfterLease(r *run) {
 	time.AfterFunc(g.timing.lease, func() { g.endIfUnused(r) })
 }
 
+// owned returns the run with a name or ID if the user may change it: only root and the user of a run may.
+func (g *granter) owned(uid uint32, name string) (*run, error) {
+	r, err := g.runs.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if uid != 0 && uid != r.UID {
+		return nil, fmt.Errorf("%s is another user's", r.ID)
+	}
+	return r, nil
+}
+
 // setLimit changes the SM limit or the quota of a run of the calling user. The change applies from the next tokens on. It returns nil on
 // success.
 func (g *granter) setLimit(uid uint32, r control.LimitRequest) *control.Refusal {
 	g.operation.Lock()
 	defer g.operation.Unlock()
-	run, err := g.runs.find(r.Run)
+	run, err := g.owned(uid, r.Run)
 	if err != nil {
-		return &control.Refusal{Reason: err.Error()}
-	}
-	if uid != 0 && uid != run.UID {
-		return &control.Refusal{Reason: fmt.Sprintf("%s is another user's", run.ID)}
+		return refusalOf(err)
 	}
 	switch {
 	case run.container == nil:

@@ -62,6 +62,23 @@ func (g *Groups) isPopulated(path string) bool {
 	return err != nil || !slices.Contains(strings.Split(string(text), "\n"), "populated 0")
 }
 
+// processes returns the PIDs of the processes of a cgroup and those below it.
+func (g *Groups) processes(path string) (pids []int) {
+	_ = filepath.WalkDir(filepath.Join(g.root, path), func(dir string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return nil // cgroups come and go meanwhile
+		}
+		text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		for _, line := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(line); err == nil && pid > 0 { // 0: of another PID namespace
+				pids = append(pids, pid)
+			}
+		}
+		return nil
+	})
+	return pids
+}
+
 // enter moves a process into a new cgroup below its present one, whose limits therefore still apply. It returns the path of the new cgroup.
 func (g *Groups) enter(pid int, run string) (path string, err error) {
 	m, err := cgroup.Of(pid)

@@ -21,6 +21,7 @@ func (n *Node) NewHTTPServer() *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+control.RunsPath, n.postRun)
 	mux.HandleFunc("POST "+control.LimitPath, n.postLimit)
+	mux.HandleFunc("POST "+control.StopPath, n.postStop)
 	mux.HandleFunc("GET "+control.StatusPath, n.getStatus)
 	callers := newCallers(n.Log)
 	return &http.Server{
@@ -66,6 +67,21 @@ func (n *Node) postLimit(w http.ResponseWriter, r *http.Request) {
 	}
 	p.Close()
 	_ = json.NewEncoder(w).Encode(control.Event{Refused: n.granter.setLimit(p.UID, request)}) // as above
+}
+
+func (n *Node) postStop(w http.ResponseWriter, r *http.Request) {
+	request, err := control.DecodeStopRequest(http.MaxBytesReader(w, r.Body, control.MaxRequest))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	uid, err := process.PeerUser(connOf(r.Context()))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})                                  // the grace period may be long; cannot fail for a socket
+	_ = json.NewEncoder(w).Encode(control.Event{Refused: n.granter.stop(r.Context(), uid, request)}) // as above
 }
 
 func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {

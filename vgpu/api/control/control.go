@@ -1,10 +1,10 @@
-// Package control defines the API of the agent on a machine without Kubernetes, which gshare run, set, ps and top use: HTTP with JSON over
+// Package control defines the API of the agent on a machine without Kubernetes, which gshare run, set, stop, ps and top use: HTTP with JSON over
 // a Unix socket.
 //
 // A POST of a RunRequest to RunsPath is answered by a stream of Events, one a line: any number of Waiting, then Grant or Refused. The
 // calling process, which the socket identifies, becomes the run: it holds the share until it has exited, together with all processes that
 // are connected to the token server. A caller that closes the connection while it waits leaves the queue. A LimitRequest to LimitPath is
-// answered by an Event with Refused, or by nothing. StatusPath returns a Status.
+// answered by an Event with Refused, or by nothing. So is a StopRequest to StopPath, once the run has ended. StatusPath returns a Status.
 //
 // The agent closes connections that are idle, or that take seconds to send a request, and those of a user who has too many. It refuses a
 // RunRequest that would wait if too many requests of its user already do.
@@ -24,6 +24,7 @@ const (
 	RunsPath   = "/v1/runs"
 	StatusPath = "/v1/status"
 	LimitPath  = "/v1/limit"
+	StopPath   = "/v1/stop"
 )
 
 // MaxRequest is the maximum size of a request body in bytes.
@@ -50,6 +51,12 @@ type LimitRequest struct {
 	Run     string `json:"run"`               // ID, or the name of exactly one run
 	SMLimit *int64 `json:"smLimit,omitempty"` // of a run of class elastic, in percent of its device, between its request and its initial limit
 	Quota   *int64 `json:"quota,omitempty"`   // of a run of class mps, in percent of the time, at most that with which it began
+}
+
+// StopRequest ends the processes of a run: with SIGTERM and, after the grace period, SIGKILL. Only root and the user of the run may send it.
+type StopRequest struct {
+	Run          string `json:"run"`          // ID, or the name of exactly one run
+	GraceSeconds int64  `json:"graceSeconds"` // at most an hour
 }
 
 // Event is one line of the answer to a RunRequest or LimitRequest. Exactly one field is set. A request that waits is answered by a line for
@@ -152,6 +159,13 @@ func DecodeRunRequest(body io.Reader) (r RunRequest, err error) {
 // DecodeLimitRequest decodes the body of one limit request. It fails on unknown fields and on trailing data. The caller limits the size of
 // the body.
 func DecodeLimitRequest(body io.Reader) (r LimitRequest, err error) {
+	err = decode(body, &r)
+	return r, err
+}
+
+// DecodeStopRequest decodes the body of one stop request. It fails on unknown fields and on trailing data. The caller limits the size of the
+// body.
+func DecodeStopRequest(body io.Reader) (r StopRequest, err error) {
 	err = decode(body, &r)
 	return r, err
 }

@@ -4,6 +4,7 @@ package agent
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,10 +27,13 @@ type Client struct {
 	http   http.Client
 }
 
-// New returns a client for a control socket. If socket is empty, it uses the socket of the user's own agent if one is running, otherwise that of
-// the machine's agent.
+// SocketVariable is the environment variable with the control socket to use.
+const SocketVariable = "GSHARE_SOCKET"
+
+// New returns a client for a control socket. If socket is empty, it uses that of SocketVariable, else that of the user's own agent if one is running,
+// and otherwise that of the machine's agent.
 func New(socket string) *Client {
-	if socket == "" {
+	if socket = cmp.Or(socket, os.Getenv(SocketVariable)); socket == "" {
 		socket = defaultSocket()
 	}
 	c := &Client{Socket: socket}
@@ -94,17 +98,30 @@ func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*con
 
 // SetLimit changes the SM limit or the quota of a running program. A refusal is an error of type *Refused.
 func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
-	text, err := json.Marshal(r)
+	return c.change(ctx, control.LimitPath, r)
+}
+
+// Stop ends the processes of a run, and returns once they have ended. A refusal is an error of type *Refused.
+func (c *Client) Stop(ctx context.Context, r control.StopRequest) error {
+	return c.change(ctx, control.StopPath, r)
+}
+
+// change sends a request that is answered by one event.
+func (c *Client) change(ctx context.Context, path string, request any) error {
+	text, err := json.Marshal(request)
 	if err != nil {
 		return err
 	}
-	body, err := c.send(ctx, http.MethodPost, control.LimitPath, bytes.NewReader(text))
+	body, err := c.send(ctx, http.MethodPost, path, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	var event control.Event
-	if err := json.NewDecoder(body).Decode(&event); err != nil {
+	switch err := json.NewDecoder(body).Decode(&event); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		return fmt.Errorf("read response of agent: %w", err)
 	}
 	if event.Refused != nil {
