@@ -179,14 +179,15 @@ func (g *gpuNode) profileOf(h hold) string {
 	return h.profile
 }
 
-// sizeOf returns the memory (MiB) and the cores (percent) that a hold states of each GPU. KAI gives as much time as memory.
+// sizeOf returns the memory (MiB) and the cores (percent) that a hold states of each GPU. One that states memory alone
+// shares the cores with the others on the GPU, and counts with as large a part of them as of the memory.
 func (g *gpuNode) sizeOf(h hold) (memory, cores int64) {
 	memory, cores = h.memory, h.cores
 	if h.percent > 0 {
 		memory = g.memory * min(h.percent, 100) / 100
 	}
-	if h.resource == annotationFraction && cores == 0 {
-		cores = min(100, ceil(100*memory, g.memory))
+	if cores == 0 && memory > 0 {
+		cores = max(1, min(100, 100*memory/g.memory))
 	}
 	return memory, cores
 }
@@ -197,8 +198,8 @@ func (g *gpuNode) fraction(h hold) packing.MilliGPU {
 		return max(1, migFraction(profile)/packing.MilliGPU(g.replicas))
 	}
 	if h.sized() {
-		memory, cores := g.sizeOf(h)
-		return min(packing.WholeGPU, max(1, packing.MilliGPU(cores)*10, packing.MilliGPU(memory)*packing.WholeGPU/packing.MilliGPU(g.memory)))
+		memory, _ := g.sizeOf(h)
+		return min(packing.WholeGPU, max(1, packing.MilliGPU(h.cores)*10, packing.MilliGPU(memory)*packing.WholeGPU/packing.MilliGPU(g.memory)))
 	}
 	if h.shared(g) {
 		return max(1, packing.WholeGPU/packing.MilliGPU(g.replicas))

@@ -73,10 +73,10 @@ type reader struct {
 
 	claims claims
 
-	waiting, foreign, measured, assumed, whole, instances, tools int
-	profiled                                                     map[usage.Profiled]int // containers by the profile that applies to them
-	unlike                                                       map[usage.Match]int    // containers to which no profile applies, by how the nearest one differs
-	refused, unknown                                             []string
+	waiting, foreign, measured, assumed, whole, instances, coreless, tools int
+	profiled                                                               map[usage.Profiled]int // containers by the profile that applies to them
+	unlike                                                                 map[usage.Match]int    // containers to which no profile applies, by how the nearest one differs
+	refused, unknown                                                       []string
 }
 
 func newReader(o Options, nodes []*v1.Node, c claims) *reader {
@@ -116,6 +116,7 @@ func (r *reader) caveats() []string {
 	add(r.options.Profiles.Usable()-len(r.profiled), "GPUProfiles of which no container was counted")
 	notes = append(notes, r.options.Profiles.Notes()...)
 	add(r.whole, "containers that keep whole GPUs, as they hold several, or GPUs of other vendors")
+	add(r.coreless, "containers that state memory but no cores, assumed to need as large a part of the SMs as of the memory")
 	add(r.instances, "containers with MIG instances, counted by their compute slices")
 	add(r.waiting, "pending GPU pods, not counted")
 	add(r.foreign, "GPU pods of other namespaces, not counted: their GPUs are taken as free")

@@ -38,7 +38,7 @@ func TestShares(t *testing.T) {
 		"MIG as GPUs":        {single, nil, []string{"nvidia.com/gpu", "1"}, 285, 1, 280, 19060},
 		"MIG nobody knows":   {a100, nil, []string{"nvidia.com/mig-9g.90gb", "1"}, 1000, 1, 1000, 81920},
 		"HAMi":               {a100, nil, []string{"nvidia.com/gpu", "1", "nvidia.com/gpumem", "8192", "nvidia.com/gpucores", "30"}, 300, 1, 300, 8192},
-		"HAMi, memory alone": {a100, nil, []string{"nvidia.com/gpu", "1", "nvidia.com/gpumem", "8192"}, 100, 1, 1000, 8192},
+		"HAMi, memory alone": {a100, nil, []string{"nvidia.com/gpu", "1", "nvidia.com/gpumem", "8192"}, 100, 1, 100, 8192},
 		"Volcano":            {a100, nil, []string{"volcano.sh/vgpu-number", "1", "volcano.sh/vgpu-cores", "50"}, 500, 1, 500, 81920},
 		"another maker":      {with(a100, labelCount, "4"), measured, []string{"amd.com/gpu", "1"}, 1000, 1, 1000, 81920},
 		"gshare":             {a100, measured, []string{"gshare/sm", "24", "gshare/quota", "40", "gshare/mem", "8192", "gshare/vgpu", "1"}, 0, 1, 240, 8192},

@@ -48,6 +48,9 @@ func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, h hold) g
 		r.instances++
 		return migShare(profile, whole).divided(node.replicas)
 	case h.sized():
+		if h.cores == 0 {
+			r.coreless++
+		}
 		return gpuShare{sm: limitTo(cores, 100), quota: 100, memory: limitTo(memory, node.memory)}
 	case h.shared(node):
 		return gpuShare{sm: max(1, 100/node.replicas), quota: 100, memory: node.memory / node.replicas}
