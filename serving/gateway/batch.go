@@ -174,16 +174,16 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 	response, body, err := send(ctx, &merged.Message, maxAnswer)
 	switch {
 	case ctx.Err() != nil: // all clients have gone, or it has taken too long
-		b.function.failed(b.replica, b.flight, errors.Is(ctx.Err(), context.Canceled))
+		b.function.failed(b.replica, b.flight, map[bool]blame{true: down}[!errors.Is(ctx.Err(), context.Canceled)])
 		b.refuse(refuseHung)
 	case err != nil:
 		why := newRefusal(causeReplica, "the replica that had the request failed")
 		if isHeaderTooLong(err) { // sent one by one, each gets its own refusal
-			b.function.failed(b.replica, b.flight, true)
+			b.function.failed(b.replica, b.flight, none)
 			b.divide(1, why)
 			return
 		}
-		b.function.failed(b.replica, b.flight, false)
+		b.function.failed(b.replica, b.flight, blameFor(err))
 		b.repeat(why)
 	case response.StatusCode != http.StatusOK:
 		b.function.done(b.replica, b.flight, time.Now(), false)

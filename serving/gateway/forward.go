@@ -39,7 +39,8 @@ func (e *exchange) begin(upstream http.RoundTripper, request *http.Request) (*ht
 }
 
 // forward sends the request to a replica and passes the answer on. It returns false if the replica has failed and the request waits for another turn.
-func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) bool {
+// tries counts the turns so far, with this one.
+func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) bool {
 	r := t.replica
 	queue := it.queue.Load() // does not change while a replica has the request
 	e.replica = r.ID
@@ -64,19 +65,24 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		if why, counter := e.loss(ctx); why.reason != reasonReplica {
 			e.function.count(func(s *statistics) { s.finish(counter) })
 			// In a stream the replica may have been waiting for the client, so it is not to blame.
-			queue.failed(r, t.flight, why != refuseHung || e.rest != nil)
+			queue.failed(r, t.flight, map[bool]blame{true: down}[why == refuseHung && e.rest == nil])
 			e.giveUp(why)
 			return true
 		}
 		if isHeaderTooLong(err) {
 			e.function.count(func(s *statistics) { s.finish(&s.counts.Refused) })
-			queue.failed(r, t.flight, true)
+			queue.failed(r, t.flight, none)
 			e.refuse(newRefusal(causeLongHeader, "the header is longer than the replica takes"))
 			return true
 		}
 		unknown := e.grpc && !spoken(queue)
-		queue.failed(r, t.flight, unknown)
-		if !retried && !unknown && e.rest == nil && queue.retry(1, it) {
+		why := blameFor(err)
+		if unknown {
+			why = none
+		}
+		queue.failed(r, t.flight, why)
+		// A replica that breaks off may have ended, which the next try only finds out.
+		if (tries == 1 || tries == 2 && why == down) && !unknown && e.rest == nil && queue.retry(1, it) {
 			return false
 		}
 		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
@@ -105,7 +111,14 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	if err := e.copyBody(ctx, response, begun); err != nil {
 		why, counter := e.loss(ctx)
 		e.function.count(func(s *statistics) { s.finish(counter) })
-		queue.failed(r, t.flight, why.reason != reasonReplica && why != refuseHung)
+		switch {
+		case why == refuseHung:
+			queue.failed(r, t.flight, down)
+		case why.reason == reasonReplica:
+			queue.failed(r, t.flight, broken)
+		default:
+			queue.failed(r, t.flight, none)
+		}
 		e.status, e.reason = why.status, why.reason
 		if e.grpc {
 			why.endGRPC(e.writer)

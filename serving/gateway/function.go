@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"cmp"
+	"errors"
 	"math"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -297,11 +299,12 @@ func (f *function) wakeAt(now, at time.Time) {
 func (f *function) batchingLoad(now time.Time) batching.Load {
 	l := batching.Load{Rate: f.rate.perSecond(now), Replicas: f.credits[:0]}
 	for i, r := range f.replicas {
+		avoided := f.isAvoided(r, now)
 		latency, ends := r.latency, r.predictEnds() // once per replica, since a method value allocates
 		for credit := range min(r.Credits, len(ends)+f.queue.Len()+1) {
 			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: latency}
 			switch {
-			case r.avoid.After(now):
+			case avoided:
 				b.Busy, b.FreeAt = true, r.avoid
 			case credit < len(ends):
 				b.Busy, b.FreeAt = true, ends[credit]
@@ -357,13 +360,36 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 	f.dispatch()
 }
 
-// failed returns the credit of a replica that gave no answer. Unless it is blameless, the replica gets no requests for a while.
-func (f *function) failed(r *replica, flown *flight, blameless bool) {
+// blame says what the failure of a request says about its replica.
+type blame int
+
+const (
+	none   blame = iota // nothing
+	broken              // it broke off, or sent what is no answer: because of the request or not
+	down                // it accepts no connections, or answers nothing
+)
+
+// isUnreachable reports whether a request was not sent, as no connection could be opened.
+func isUnreachable(err error) bool {
+	var network *net.OpError
+	return errors.As(err, &network) && network.Op == "dial"
+}
+
+// blameFor returns the blame for an error of a transport.
+func blameFor(err error) blame {
+	if isUnreachable(err) {
+		return down
+	}
+	return broken
+}
+
+// failed returns the credit of a replica that gave no answer. If it is to blame, the replica gets no requests for a while.
+func (f *function) failed(r *replica, flown *flight, why blame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.end(flown)
-	if !blameless {
-		r.avoidFrom(time.Now())
+	if why != none {
+		r.avoidFrom(time.Now(), why == down)
 	}
 	f.dispatch()
 }

@@ -54,15 +54,16 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	n.mu.Lock()
 	l := n.servers[address]
 	n.mu.Unlock()
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	if l == nil {
-		return nil, errors.New("connection refused")
+		return nil, refused
 	}
 	here, there := net.Pipe()
 	select {
 	case l.connections <- there:
 		return here, nil
 	case <-l.closed:
-		return nil, errors.New("connection refused")
+		return nil, refused
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

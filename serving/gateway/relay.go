@@ -184,8 +184,7 @@ func (r *relay) fail(ctx context.Context, err error) bool {
 		r.write(why)
 		return true
 	}
-	var network *net.OpError
-	unsent := errors.As(err, &network) && network.Op == "dial"
+	unsent := isUnreachable(err)
 	if r.mayRepeat() && (unsent || !r.resent) {
 		r.resent = r.resent || !unsent
 		return false

@@ -21,6 +21,7 @@ type replica struct {
 	learned  batchLatency    // latencies measured where there is no profile
 	occupied time.Duration   // how long a request keeps its credit, measured; only with the protocol OpenAI
 	avoid    time.Time       // it has failed and gets no requests until then
+	down     bool            // it has failed because it accepts no connections or answers nothing; else a request may have been the cause
 	failures int             // consecutive failures
 	others   bool            // another gateway owns it and sends it requests
 	drains   []chan struct{} // each is closed when the replica has no requests
@@ -168,6 +169,12 @@ func (r *replica) end(flown *flight) {
 	r.endDrains()
 }
 
+// isAvoided reports whether the replica gets no requests because it has failed. If all replicas have, those get requests with which it may have been the
+// fault of a request: else one client could keep them from all others.
+func (f *function) isAvoided(r *replica, now time.Time) bool {
+	return r.avoid.After(now) && (r.down || slices.ContainsFunc(f.replicas, func(r *replica) bool { return !r.avoid.After(now) }))
+}
+
 // Bounds of the factor by which profiled latencies are corrected.
 const minFactor, maxFactor = 0.5, 4
 
@@ -242,7 +249,8 @@ const (
 	maxAvoid = 10 * time.Second
 )
 
-func (r *replica) avoidFrom(now time.Time) {
+func (r *replica) avoidFrom(now time.Time, down bool) {
+	r.down = down
 	r.avoid = now.Add(min(minAvoid<<min(r.failures, 10), maxAvoid))
 	r.failures++
 }

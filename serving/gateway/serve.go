@@ -117,7 +117,7 @@ func (e *exchange) serve() {
 		e.deadline = time.AfterFunc(time.Until(it.due), func() { cancel(context.DeadlineExceeded) })
 		defer e.deadline.Stop()
 	}
-	for retried := false; ; retried = true {
+	for tries := 1; ; tries++ {
 		got, ok := e.wait(ctx, it)
 		switch {
 		case !ok:
@@ -128,7 +128,7 @@ func (e *exchange) serve() {
 		case got.answer != nil:
 			e.pass(it, got.answer)
 			return
-		case e.forward(ctx, it, got, retried):
+		case e.forward(ctx, it, got, tries):
 			return
 		}
 	}
@@ -166,7 +166,7 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 			return got, true
 		}
 		e.function.count(func(s *statistics) { s.finish(counter) })
-		it.queue.Load().failed(got.replica, got.flight, true)
+		it.queue.Load().failed(got.replica, got.flight, none)
 	}
 	e.queued += time.Since(begin)
 	e.giveUp(why)

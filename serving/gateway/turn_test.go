@@ -57,8 +57,10 @@ func TestInTurnIsInTime(t *testing.T) {
 	for name, leaves := range map[string]bool{"next turn": true, "replica": false} {
 		t.Run(name, func(t *testing.T) {
 			start(t, Function{SLO: time.Second, Hold: Hold{InTime: true}}, func(w *world) {
-				w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				var stop func()
+				stop = w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					time.Sleep(50 * ms)
+					stop() // the request is sent again, and finds nobody
 					panic(http.ErrAbortHandler)
 				}))
 				begin := time.Now()
@@ -96,12 +98,14 @@ func TestInTurnWithHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start(t, inTurn, func(w *world) {
-				w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				var stop func()
+				stop = w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					if test.busy {
 						time.Sleep(5 * time.Second)
 						return
 					}
 					time.Sleep(50 * ms)
+					stop() // as above
 					panic(http.ErrAbortHandler)
 				}))
 				guest := inTurn
