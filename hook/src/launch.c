@@ -1,8 +1,10 @@
 /*
- * The wrappers of launches, copies and synchronising calls, generated from symbols.def. Each launch has two functions: the
+ * The wrappers of launches, copies and synchronising calls, generated from symbols.def, but for one. Each launch has two functions: the
  * exported one is the fast path and otherwise calls slow_<name>, which tries the other ways of the stream's set first.
  */
 #define _GNU_SOURCE
+#include <string.h>
+
 #include "copy.h"
 #include "gate.h"
 
@@ -99,6 +101,32 @@ typedef CUresult (*kernel_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned
 		return r;                                                                                               \
 	}
 
+/* Enters the launch of one device's kernel on the slow path. Returns NULL if it is refused. */
+static struct gsh_stream_state *enter_one(const CUDA_LAUNCH_PARAMS *p) {
+	uint64_t blocks = (uint64_t)p->gridDimX * p->gridDimY * p->gridDimZ;
+	return gsh_enter_slow(gsh_stream_handle(p->hStream, false), gsh_kernel_key(p->function, blocks), blocks);
+}
+
+/*
+ * Each device's kernel waits for its own token and is charged to its own stream. What was entered before one that is refused counts, as
+ * launches that fail do. The driver gets the copy that was entered.
+ */
+GSH_EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags) {
+	NEED(cuLaunchCooperativeKernelMultiDevice);
+	CUDA_LAUNCH_PARAMS own[GSHARE_VGPU_MAX];
+	struct gsh_stream_state *st[GSHARE_VGPU_MAX];
+	CUresult r = CUDA_ERROR_DEVICE_UNAVAILABLE;
+	unsigned entered = 0;
+	if (!list || !n) return real(list, n, flags);
+	if (n > GSHARE_VGPU_MAX) return CUDA_ERROR_INVALID_VALUE; /* each has to be on a device of its own */
+	memcpy(own, list, n * sizeof own[0]);
+	while (entered < n && (st[entered] = enter_one(&own[entered]))) entered++;
+	if (entered == n) r = real(own, n, flags);
+	while (entered > 0) gsh_leave(st[--entered], r);
+	return r;
+}
+
+#define LAUNCHES_WRAPPER(...)
 #define GRAPH_WRAPPER(...)
 #define MEMORY_WRAPPER(...)
 #define QUERY_WRAPPER(...)

@@ -16,7 +16,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* What a wrapped function does; INTERNAL ones are called by the hook and not wrapped. */
-enum gsh_kind { KERNEL, LAUNCH, COPY, BLOCKING, GRAPH, MEMORY, QUERY, SYNC, LIFECYCLE, INTERNAL };
+enum gsh_kind { KERNEL, LAUNCH, LAUNCHES, COPY, BLOCKING, GRAPH, MEMORY, QUERY, SYNC, LIFECYCLE, INTERNAL };
 
 /* The index of each real function. */
 enum gsh_symbol {

@@ -274,6 +274,31 @@ static void *launch_on(void *stream) {
 	return NULL;
 }
 
+static struct gshare_client_page *other_client(void) { return session()->client[1]; }
+
+/* A launch on several devices counts, and waits, on each of them. */
+TEST(cooperative_launches_are_charged_to_each_device) {
+	CUDA_LAUNCH_PARAMS list[2] = {{.function = kernel, .gridDimX = 2, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1},
+				      {.function = kernel, .gridDimX = 3, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1}};
+	CUcontext c[2];
+	for (int d = 1; d >= 0; d--) {
+		cuDevicePrimaryCtxRetain(&c[d], d), cuCtxSetCurrent(c[d]);
+		CHECK_EQUAL(cuStreamCreate(&list[d].hStream, 1), CUDA_SUCCESS);
+	}
+	await_published();
+	uint64_t before[2] = {client()->blocks, other_client()->blocks}, launches[2] = {client()->launches, other_client()->launches};
+	for (int i = 0; i < 50; i++) CHECK_EQUAL(cuLaunchCooperativeKernelMultiDevice(list, 2, 0), CUDA_SUCCESS);
+	for (int d = 0; d < 2; d++) cuStreamSynchronize(list[d].hStream);
+	await_published();
+	CHECK_EQUAL(client()->launches - launches[0], 50);
+	CHECK_EQUAL(other_client()->launches - launches[1], 50);
+	CHECK_EQUAL(client()->blocks - before[0], 100);
+	CHECK_EQUAL(other_client()->blocks - before[1], 150);
+	CHECK_EQUAL(cuLaunchCooperativeKernelMultiDevice(list, 65, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuLaunchCooperativeKernelMultiDevice(NULL, 2, 0), CUDA_ERROR_INVALID_VALUE);
+	for (int d = 0; d < 2; d++) cuStreamDestroy_v2(list[d].hStream);
+}
+
 /* A capture in the strictest mode succeeds while the helper polls events and another thread launches. */
 TEST(capture_is_not_disturbed) {
 	CUstream s, other;
@@ -525,7 +550,7 @@ int main(int argc, char **argv) {
 						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(launches_of_an_ended_thread_are_counted),
 						  T(launch_of_a_cancelled_thread_is_not_open), T(green_context_ends_with_the_primary),
 						  T(green_context_ends_after_a_reset),
-						  T(capture_is_not_disturbed),
+						  T(cooperative_launches_are_charged_to_each_device), T(capture_is_not_disturbed),
 						  T(paused_capture_passes), T(copies_wait_for_a_token), T(copies_are_counted),
 						  T(host_copies_pass), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),
 						  T(server_restart_restores_the_session), {0}};
