@@ -169,6 +169,7 @@ func findProgram(f *api.GPUFunction) error {
 }
 
 // starter returns the command that starts a program on a share: gshare run. It fails if no agent answers.
+// What an earlier gshare that was killed had started is ended, so that it holds no share.
 func (s *serveRun) starter(ctx context.Context) ([]string, error) {
 	gshare, err := os.Executable()
 	if err != nil {
@@ -181,6 +182,13 @@ func (s *serveRun) starter(ctx context.Context) ([]string, error) {
 	client := agent.New(s.socket)
 	if _, err := client.Status(ctx); err != nil {
 		return nil, err
+	}
+	left, err := claimChildren()
+	if err != nil {
+		return nil, err
+	}
+	if len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "gshare: ended what a gshare that was killed had left: %s\n", strings.Join(left, ", "))
 	}
 	return []string{gshare, "run", "--hook", hook, "--socket", client.Socket}, nil
 }

@@ -271,21 +271,31 @@ func StartedWith(variable string) (bool, error) {
 
 // AllStartedWith returns the processes whose environment had the variable, given as NAME=VALUE, when they were executed.
 func AllStartedWith(variable string) (pids []int, err error) {
+	err = EachEnvironment(func(pid int, variables []string) {
+		if slices.Contains(variables, variable) {
+			pids = append(pids, pid)
+		}
+	})
+	return pids, err
+}
+
+// EachEnvironment calls a function with each process and the environment, as NAME=VALUE, with which its program was executed. It leaves out
+// processes that have ended, and those of users that the caller cannot look into.
+func EachEnvironment(visit func(pid int, variables []string)) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
-		text, _ := ReadFile(pid, "environ") // an error means that the process has ended, or is of a user that the caller cannot look into
-		if slices.Contains(strings.Split(string(text), "\x00"), variable) {
-			pids = append(pids, pid)
+		if text, err := ReadFile(pid, "environ"); err == nil || len(text) > 0 {
+			visit(pid, strings.Split(string(text), "\x00"))
 		}
 	}
-	return pids, nil
+	return nil
 }
 
 // MappedLibraries returns the base names of the shared libraries that a process has mapped, each once, in the order of their addresses. If
