@@ -41,8 +41,7 @@ func (e *exchange) findModel(host FunctionName) refusal {
 		}
 		return why
 	}
-	name, namespace, _ := strings.Cut(strings.ToLower(model), ".")
-	named := FunctionName{Namespace: cmp.Or(namespace, defaultNamespace), Name: name}
+	named := parseModel(model)
 	if !g.isModel(named) {
 		return e.sender.unknown("model", model, "model", named)
 	}
@@ -50,6 +49,28 @@ func (e *exchange) findModel(host FunctionName) refusal {
 		return e.sender.unknown("model", model, "model", named)
 	}
 	return refusal{}
+}
+
+// parseModel returns the function that a model names.
+func parseModel(model string) FunctionName {
+	name, namespace, _ := strings.Cut(strings.ToLower(model), ".")
+	return FunctionName{Namespace: cmp.Or(namespace, defaultNamespace), Name: name}
+}
+
+// askedModel returns the model of a request for the description of one.
+func askedModel(r *http.Request) (model string, ok bool) {
+	model, ok = strings.CutPrefix(r.URL.Path, "/v1/models/")
+	return model, ok && model != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+}
+
+// describeModel answers with the entry of a model in the list, if the caller may call it.
+func (e *exchange) describeModel(model string) {
+	named := parseModel(model)
+	if !e.gateway.isModel(named) || e.sender.callable(named) == nil {
+		e.refuseUnnamed(e.sender.unknown("model", model, "model", named))
+		return
+	}
+	writeModelJSON(e.writer, newListedModel(named))
 }
 
 // isModel reports whether there is a function of this name with the protocol OpenAI.
@@ -89,13 +110,21 @@ func (g *Gateway) writeModels(w http.ResponseWriter, may func(FunctionName) bool
 		if !may(name) {
 			continue
 		}
-		id := name.Name
-		if name.Namespace != defaultNamespace {
-			id += "." + name.Namespace
-		}
-		list.Data = append(list.Data, listedModel{ID: id, Object: "model", OwnedBy: name.Namespace})
+		list.Data = append(list.Data, newListedModel(name))
 	}
-	text, _ := json.Marshal(list) // never fails for strings
+	writeModelJSON(w, list)
+}
+
+func newListedModel(name FunctionName) listedModel {
+	id := name.Name
+	if name.Namespace != defaultNamespace {
+		id += "." + name.Namespace
+	}
+	return listedModel{ID: id, Object: "model", OwnedBy: name.Namespace}
+}
+
+func writeModelJSON(w http.ResponseWriter, content any) {
+	text, _ := json.Marshal(content) // never fails for strings
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	_, _ = w.Write(text) // the client has gone if it fails

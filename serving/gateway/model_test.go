@@ -232,3 +232,33 @@ func TestModelBodyWithoutRoom(t *testing.T) {
 		})
 	}
 }
+
+// TestDescribedModel checks that a client can ask for one model, as models.retrieve of OpenAI's clients does.
+func TestDescribedModel(t *testing.T) {
+	start(t, Function{Protocol: OpenAI}, func(w *world) {
+		for _, f := range []Function{{FunctionName: FunctionName{"team", "bert"}, Protocol: OpenAI}, {FunctionName: FunctionName{"default", "plain"}}} {
+			if err := w.gateway.SetFunction(f); err != nil {
+				w.Fatal(err)
+			}
+		}
+		for path, want := range map[string]string{
+			"/v1/models/resnet":         `{"id":"resnet","object":"model","created":0,"owned_by":"default"}`,
+			"/v1/models/resnet.default": `{"id":"resnet","object":"model","created":0,"owned_by":"default"}`,
+			"/v1/models/bert.team":      `{"id":"bert.team","object":"model","created":0,"owned_by":"team"}`,
+			"/v1/models/plain":          "",
+			"/v1/models/bert":           "",
+			"/v1/models/":               "",
+		} {
+			response, err := w.client.Get("http://gateway:80" + path)
+			if err != nil {
+				w.Fatal(err)
+			}
+			body, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			if want == "" && (response.StatusCode != 404 || response.Header.Get(reasonHeader) != reasonUnknown || !strings.Contains(string(body), `"message"`)) ||
+				want != "" && (response.StatusCode != 200 || string(body) != want) {
+				w.Errorf("%s: %d %s, want %s", path, response.StatusCode, body, want)
+			}
+		}
+	})
+}

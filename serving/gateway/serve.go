@@ -47,6 +47,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 			g.writeModels(w, e.sender.mayList())
 			return
 		}
+		if model, ok := askedModel(r); ok && !e.fromPeer && g.hasModels() {
+			e.describeModel(model)
+			return
+		}
 		defer e.modelBody.release()
 		if why := e.findModel(host); why.status != 0 {
 			e.refuseUnnamed(why)
