@@ -263,7 +263,7 @@ func (p *profiledProcess) Usage(ctx context.Context) (profiler.Usage, error) {
 			return profiler.Usage{}, fmt.Errorf("%s (%s) is on the same GPU, which a profile needs for itself: end it, or profile without memory in the share", r.Name, r.ID)
 		}
 	}
-	used := profiler.Usage{Memory: own.UsedMemory, Utilisation: min(own.UsedTime, share.Whole)}
+	used := profiler.Usage{Memory: own.UsedMemory, Utilisation: min(own.UsedTime, share.Whole), Counted: true}
 	for _, process := range own.Processes {
 		used.Launches += process.Launches
 	}

@@ -41,6 +41,10 @@ const precision = 0.05
 // Measure measures a batch size on a server: first the time of a batch while the server is always busy, then the highest rate that
 // meets the objective. The error is a *FailedError if the server answers with errors.
 func (l *Load) Measure(ctx context.Context, s Server, batch int) (Trial, error) {
+	before, err := s.Usage(ctx)
+	if err != nil {
+		return Trial{}, err
+	}
 	closed, err := l.closedLoop(ctx, s, batch)
 	if err != nil {
 		return Trial{}, err
@@ -51,6 +55,9 @@ func (l *Load) Measure(ctx context.Context, s Server, batch int) (Trial, error) 
 	used, err := s.Usage(ctx)
 	if err != nil {
 		return Trial{}, err
+	}
+	if used.Counted && used.Launches == before.Launches {
+		return Trial{}, ErrNoKernels
 	}
 	t.Point.Memory, t.Point.Utilisation = used.Memory, used.Utilisation
 	if t.Point.Mean > l.Bound {

@@ -48,12 +48,16 @@ type Usage struct {
 	Memory      share.Bytes
 	Utilisation share.PerMille // fraction of the last second in which one of its kernels ran
 	Launches    uint64         // number of kernels launched by its living processes; 0 if nobody counts them
+	Counted     bool           // somebody counts them
 }
 
 // FailedError says that a server does not run in a setting. This is a result: the setting is then not an option.
 type FailedError struct{ Reason string }
 
 func (e *FailedError) Error() string { return e.Reason }
+
+// ErrNoKernels is the error of Run for a server that answers requests and yet launches no kernel. Its rate says nothing about shares of a GPU.
+var ErrNoKernels = errors.New("the server launched no kernel while it answered requests: is it on the CPU, or does it answer without the model?")
 
 // Config is what a Profiler needs.
 type Config struct {

@@ -383,6 +383,39 @@ func TestOthersOnTheDevice(t *testing.T) {
 	})
 }
 
+// counted is a server whose kernels are counted: its requests launch some, or none.
+type counted struct {
+	*server
+	launches, each uint64
+}
+
+func (c *counted) Infer(ctx context.Context, rows int) load.Answer {
+	c.launches += c.each
+	return c.server.Infer(ctx, rows)
+}
+
+func (c *counted) Usage(ctx context.Context) (Usage, error) {
+	u, err := c.server.Usage(ctx)
+	u.Launches, u.Counted = c.launches, true
+	return u, err
+}
+
+// TestNoKernels: a server that answers without a kernel is not measured, also if it launched some when it started.
+func TestNoKernels(t *testing.T) {
+	for name, each := range map[string]uint64{"none": 0, "one": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &model{time: func(int, share.PerMille, share.PerMille) time.Duration { return 10 * time.Millisecond }}
+				s := &counted{&server{model: m, sm: 1000, quota: 1000, ended: make(chan struct{})}, 7, each}
+				l := loadOf(15 * time.Millisecond) // too short for a batch: only the closed loop is measured
+				if _, err := l.Measure(t.Context(), s, 1); errors.Is(err, ErrNoKernels) != (each == 0) {
+					t.Errorf("%v", err)
+				}
+			})
+		})
+	}
+}
+
 // TestRecord: a record is read again as it was, and one of anything else is refused.
 func TestRecord(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.json")
