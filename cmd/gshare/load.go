@@ -2,23 +2,27 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/serving/load"
 	"github.com/gshare-dev/gshare/serving/rules/arrival"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 const loadLong = `Send requests to a server at a rate that does not depend on its answers, and measure their latency.
@@ -30,8 +34,8 @@ The rate is constant (--rate), rises or falls (--ramp 10:100), or follows a trac
 second, or a trace of Azure Functions 2019, 2021 or Azure LLM inference 2023. --speed plays a trace faster, --scale multiplies its
 requests.
 
-With --slo, the exit code is 1 if fewer than 99 % of the requests were answered within the objective (--objective changes the
-percentage). With --stream, the objective applies to the first token.
+The exit code is 1 if no request was answered and, with --slo, if fewer than 99 % of the requests were answered within the objective
+(--objective changes the percentage). With --stream, the objective applies to the first token.
 
 With --file, load sends several loads at the same time, and prints a table with a row for each. The file is a YAML list. The fields of
 a load are named after the flags. In addition there are url (default: the URL argument) and function (the Host header of the requests):
@@ -94,8 +98,11 @@ func loadCommand() *cobra.Command {
 			if err != nil {
 				return cli.Usage(err)
 			}
-			if l.plot != "" && !chart.Known(l.plot) {
-				return cli.Usagef("--plot %s: want a file that ends in .svg or .png", l.plot)
+			if err := checkSchedule(cmd.Flags()); err != nil {
+				return cli.Usage(err)
+			}
+			if err := checkPlot(l.plot); err != nil {
+				return cli.Usage(err)
 			}
 			result, err := l.run(cmd.Context(), h)
 			if err != nil {
@@ -136,14 +143,42 @@ func (l *loadRun) addTo(f *pflag.FlagSet) {
 
 // prepare returns the request to send, and completes the plan.
 func (l *loadRun) prepare(url string) (*load.HTTP, error) {
+	if !(l.objective > 0 && l.objective <= 100) {
+		return nil, fmt.Errorf("--objective %v: want a percentage above 0 and at most 100", l.objective)
+	}
 	h, err := l.request.build(url)
 	if err != nil {
 		return nil, err
 	}
-	if l.plan.Schedule, err = l.schedule.build(l.plan.Length); err != nil {
-		return nil, err
+	switch {
+	case l.plan.Timeout <= 0:
+		return nil, fmt.Errorf("--timeout %v: want a time above 0", l.plan.Timeout)
+	case l.plan.MaxInFlight < 1:
+		return nil, fmt.Errorf("--max-in-flight %d: want at least 1", l.plan.MaxInFlight)
 	}
-	return h, l.plan.Validate()
+	if l.plan.Schedule, err = l.schedule.build(l.plan.Length); err != nil {
+		return nil, asFlag(err)
+	}
+	return h, asFlag(l.plan.Validate())
+}
+
+// asFlag names the flag in an error about a field of a plan or of its arrivals.
+func asFlag(err error) error {
+	field, ok := errors.AsType[*share.FieldError](err)
+	flag := map[string]string{
+		"length": "duration", "warmUp": "warm-up", "timeout": "timeout", "maxInFlight": "max-in-flight", "slo": "slo", "cv": "arrivals",
+	}
+	if name := flag[fieldName(field)]; ok && name != "" {
+		return fmt.Errorf("--%s: %s", name, field.Reason)
+	}
+	return err
+}
+
+func fieldName(f *share.FieldError) string {
+	if f == nil {
+		return ""
+	}
+	return f.Field
 }
 
 // build returns the request that the flags describe.
@@ -168,11 +203,15 @@ func (l *requestFlags) build(url string) (*load.HTTP, error) {
 		}
 		h.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	if _, err := http.NewRequest(h.Method, url, nil); err != nil {
+	r, err := http.NewRequest(h.Method, url, nil)
+	if err != nil {
 		return nil, err
 	}
 	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
 		return nil, fmt.Errorf("%q: want a URL that begins with http:// or https://", url)
+	}
+	if r.URL.Hostname() == "" {
+		return nil, fmt.Errorf("%q: the URL names no host", url)
 	}
 	return h, nil
 }
@@ -279,24 +318,62 @@ func showProgress(bar *cli.Bar, p load.Progress) {
 	bar.Set(int(p.Elapsed.Seconds()), fmt.Sprintf("%d sent, %d failed, %d in flight", p.Sent, p.Failed, p.InFlight))
 }
 
-// write prints the result and returns an error if it misses the objective.
-func (l *loadRun) write(w io.Writer, url string, r *load.Result) error {
-	if l.plot != "" {
-		if err := plotLatency(url, r).WriteFile(l.plot); err != nil {
-			return err
+// checkSchedule returns an error for flags of which one has no effect beside the others.
+func checkSchedule(f *pflag.FlagSet) error {
+	for _, pair := range [][2]string{{"ramp", "trace"}, {"rate", "ramp"}, {"rate", "trace"}} {
+		if f.Changed(pair[0]) && f.Changed(pair[1]) {
+			return fmt.Errorf("--%s and --%s exclude each other", pair[0], pair[1])
 		}
 	}
+	for _, name := range []string{"scale", "speed", "series"} {
+		if f.Changed(name) && !f.Changed("trace") {
+			return fmt.Errorf("--%s is of a trace: --trace names none", name)
+		}
+	}
+	return nil
+}
+
+// checkPlot returns an error if a chart cannot be written to a file, before the work whose result it shows. An empty name is that of no chart.
+func checkPlot(file string) error {
+	if file == "" {
+		return nil
+	}
+	if !chart.Known(file) {
+		return fmt.Errorf("--plot %s: want a file that ends in .svg or .png", file)
+	}
+	info, err := os.Stat(filepath.Dir(file))
+	switch {
+	case err != nil:
+		return fmt.Errorf("--plot: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("--plot %s: %s is no folder", file, filepath.Dir(file))
+	}
+	if err := unix.Access(filepath.Dir(file), unix.W_OK); err != nil {
+		return fmt.Errorf("--plot %s: %w", file, err)
+	}
+	return nil
+}
+
+// write prints the result and returns an error if it misses the objective.
+func (l *loadRun) write(w io.Writer, url string, r *load.Result) error {
 	if err := l.format.Write(w, r, func(w io.Writer) error { return printLoad(w, r) }); err != nil {
 		return err
+	}
+	if l.plot != "" {
+		if err := plotLatency(url, r).WriteFile(l.plot); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
 	}
 	return l.check(r)
 }
 
-// check returns an error if the run was interrupted, or misses the objective.
+// check returns an error if the run was interrupted, no request was answered, or the result misses the objective.
 func (l *loadRun) check(r *load.Result) error {
 	switch {
 	case r.Interrupted:
 		return cli.WithExitCode(130, fmt.Errorf("interrupted after %.0f s", r.Seconds))
+	case r.Scheduled > 0 && r.Answered == 0:
+		return fmt.Errorf("none of the %d requests was answered", r.Scheduled)
 	case r.SLO != nil && 100*r.SLO.Ratio < l.objective:
 		return fmt.Errorf("%.2f %% of the requests were answered within %v ms; the objective is %v %%", 100*r.SLO.Ratio, r.SLO.Milliseconds, l.objective)
 	}
@@ -306,7 +383,9 @@ func (l *loadRun) check(r *load.Result) error {
 func printLoad(w io.Writer, r *load.Result) error {
 	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	p("requests  %d in %.0f s (%.1f/s), %d answered (%.1f/s), %d failed", r.Scheduled, r.Seconds, r.OfferedRate, r.Answered, r.AnsweredRate, r.Failed())
-	printLatency(w, "latency", &r.Latency)
+	if r.Answered > 0 {
+		printLatency(w, "latency", &r.Latency)
+	}
 	printLatency(w, "token 1", r.FirstToken)
 	printLatency(w, "per token", r.TokenGap)
 	if s := r.SLO; s != nil {

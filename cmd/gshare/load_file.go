@@ -200,9 +200,12 @@ func printLoads(w io.Writer, results []namedResult) error {
 		if s := r.SLO; s != nil {
 			slo, inTime, goodput = fmt.Sprintf("%v ms", s.Milliseconds), fmt.Sprintf("%.2f %%", 100*s.Ratio), fmt.Sprintf("%.1f/s", s.Goodput)
 		}
-		l := &r.Latency
-		fmt.Fprintf(t, "%s\t%d\t%.1f/s\t%d\t%d\t%.4g ms\t%.4g ms\t%.4g ms\t%.4g ms\t%s\t%s\t%s\n", r.Name, r.Scheduled, r.OfferedRate, r.Answered, r.Failed(),
-			l.P50, l.P90, l.P99, l.Max, slo, inTime, goodput)
+		latency := "-\t-\t-\t-"
+		if l := &r.Latency; r.Answered > 0 {
+			latency = fmt.Sprintf("%.4g ms\t%.4g ms\t%.4g ms\t%.4g ms", l.P50, l.P90, l.P99, l.Max)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%.1f/s\t%d\t%d\t%s\t%s\t%s\t%s\n", r.Name, r.Scheduled, r.OfferedRate, r.Answered, r.Failed(), latency,
+			slo, inTime, goodput)
 	}
 	if err := t.Flush(); err != nil {
 		return err

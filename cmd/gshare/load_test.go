@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -55,6 +56,26 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestLoadUnanswered: a run without an answer fails, and prints no latency.
+func TestLoadUnanswered(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	closed := server.URL
+	defer server.Close()
+	refused, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Close()
+	for name, url := range map[string]string{"404": closed, "refused": "http://" + refused.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			text, err := gshareLoad("--duration", "200ms", "--rate", "50", url)
+			if err == nil || cli.ExitCode(err) != 1 || !strings.Contains(err.Error(), "requests was answered") || strings.Contains(text, "p50") {
+				t.Errorf("%v\n%s", err, text)
+			}
+		})
+	}
+}
+
 func TestLoadUsage(t *testing.T) {
 	rates := filepath.Join(t.TempDir(), "rates")
 	if err := os.WriteFile(rates, []byte("1\n2\n"), 0o644); err != nil {
@@ -71,12 +92,23 @@ func TestLoadUsage(t *testing.T) {
 		{"http://localhost --series 1 --trace " + rates, "functions 0 to 0"},
 		{"http://localhost --speed 0 --trace " + rates, "--speed"},
 		{"http://localhost --arrivals gamma:x", "--arrivals"},
-		{"http://localhost --arrivals gamma:0", "cv"},
+		{"http://localhost --arrivals gamma:0", "--arrivals: "},
 		{"http://localhost --arrivals bursts", "--arrivals"},
 		{"http://localhost --header none", "NAME:VALUE"},
 		{"http://localhost --data @absent", "--data"},
 		{"http://localhost --plot load.txt", "--plot"},
-		{"http://localhost --warm-up 1m", "warmUp"},
+		{"http://localhost --warm-up 1m", "--warm-up: "},
+		{"http://", "names no host"},
+		{"http://localhost --plot /nowhere/x.svg", "/nowhere"},
+		{"http://localhost --plot /dev/null/x.svg", "/dev/null is no folder"},
+		{"http://localhost --objective 101", "--objective 101"},
+		{"http://localhost --objective 0", "--objective 0"},
+		{"http://localhost --objective NaN", "--objective NaN"},
+		{"http://localhost --timeout 0s", "--timeout 0s"},
+		{"http://localhost --max-in-flight 0", "--max-in-flight 0"},
+		{"http://localhost --rate 5 --ramp 1:2", "exclude each other"},
+		{"http://localhost --rate 5 --trace " + rates, "exclude each other"},
+		{"http://localhost --scale 2", "--trace names none"},
 		{"http://localhost --rate 1e6 --duration 1h", "requests; want at most"},
 	} {
 		if _, err := gshareLoad(strings.Fields(c.arguments)...); err == nil || cli.ExitCode(err) != 2 || !strings.Contains(err.Error(), c.want) {
@@ -113,23 +145,23 @@ func TestLoadFile(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	file := loadFile(t, "- {function: resnet50, rate: 30, data: hello, header: ['X-A:1', 'X-B:2']}\n- function: bert\n  rate: 2e1\n  slo: 5s\n  objective: 0\n")
+	file := loadFile(t, "- {function: resnet50, rate: 30, data: hello, header: ['X-A:1', 'X-B:2']}\n- function: bert\n  rate: 2e1\n  slo: 5s\n  objective: 1\n")
 
 	text, err := gshareLoad("-f", file, server.URL, "--duration", "1s", "--arrivals", "constant", "--slo", "10s", "--header", "X-A:9")
-	if err != nil || turns <= 2 {
+	if err == nil || cli.ExitCode(err) != 1 || err.Error() != "bert: none of the 19 requests was answered" || turns <= 2 {
 		t.Errorf("%v; %d turns: one load after the other", err, turns)
 	}
 	if want := map[string]int{"POST resnet50 1 hello": 29, "GET bert 9 ": 19}; !maps.Equal(asked, want) {
 		t.Errorf("asked %v, want %v", asked, want)
 	}
-	for _, want := range []string{`(?m)^NAME +REQUESTS +RATE .*IN TIME`, `(?m)^resnet50 +29 +29.0/s +29 +0 .* 10000 ms +100.00 % +29.0/s$`, `(?m)^bert +19 +19.0/s +0 +19 .* 5000 ms +0.00 % +0.0/s$`, `(?m)^failed +bert: 19: 503$`} {
+	for _, want := range []string{`(?m)^NAME +REQUESTS +RATE .*IN TIME`, `(?m)^resnet50 +29 +29.0/s +29 +0 .* 10000 ms +100.00 % +29.0/s$`, `(?m)^bert +19 +19.0/s +0 +19 +- +- +- +- +5000 ms +0.00 % +0.0/s$`, `(?m)^failed +bert: 19: 503$`} {
 		if !regexp.MustCompile(want).MatchString(text) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
 
 	text, err = gshareLoad("-f", loadFile(t, "- {url: "+server.URL+", function: bert, slo: 1s}\n- {url: "+server.URL+"/x}\n"), "-o", "json", "--duration", "1s")
-	if err == nil || cli.ExitCode(err) != 1 || !strings.HasPrefix(err.Error(), "bert: 0.00 %") {
+	if err == nil || cli.ExitCode(err) != 1 || !strings.HasPrefix(err.Error(), "bert: none of the ") {
 		t.Errorf("missed objective: %v", err)
 	}
 	var results []struct {
@@ -159,7 +191,7 @@ func TestLoadFileRefused(t *testing.T) {
 		"- {data: {a: 1}}":         "load 1: data: has fields",
 		"- {slo: }":                "load 1: slo: has no value",
 		"- {}\n- {rate: 0}":        "load 2: --rate 0",
-		"- {warm-up: 1m}":          "load 1: warmUp",
+		"- {warm-up: 1m}":          "load 1: --warm-up: ",
 		"- {url: localhost}":       "load 1: \"localhost\": want a URL",
 		"- {url: ''}":              "load 1: url: is missing",
 	} {

@@ -8,8 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/node/process"
 )
 
-// parentVariable is the environment variable by which the processes that a gshare serve or profile starts name it, and all that they start in turn. The
-// kernel ends the first process of a server with its parent, but not those behind a wrapper such as a shell, which would keep their share.
+// parentVariable is the environment variable by which the processes that a gshare serve or profile starts name it, and all that they start in
+// turn. The kernel ends the first process of a server with its parent, but not those behind a wrapper such as a shell, which would keep their
+// share.
 const parentVariable = "GSHARE_PARENT"
 
 // parentID returns the identity of a process in a PID namespace: PID and start time are of one process until the next boot.
@@ -22,8 +23,8 @@ func parentID(pid int) (string, error) {
 	return fmt.Sprintf("%s %d %d", namespace, pid, start), err
 }
 
-// claimChildren makes this process the parent of the servers that it starts, and ends what servers of parents that have died left. It returns the
-// names of the programs that it has ended.
+// claimChildren makes this process the parent of the servers that it starts, and ends what servers of parents that have died left. It returns
+// the names of the programs that it has ended.
 func claimChildren() (ended []string, err error) {
 	own, err := parentID(os.Getpid())
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
@@ -96,8 +95,8 @@ func planCommand() *cobra.Command {
 }
 
 func (p *planFlags) check() error {
-	if p.plot != "" && !chart.Known(p.plot) {
-		return fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", p.plot)
+	if err := checkPlot(p.plot); err != nil {
+		return err
 	}
 	for _, name := range p.selectedPolicies() {
 		if plannerOf(name) == nil {
@@ -167,17 +166,16 @@ func infeasibleError(plans []policyPlan) error {
 }
 
 func (p *planFlags) write(out io.Writer, plans []policyPlan) error {
-	if p.plot != "" {
-		if err := p.writeChart(); err != nil {
-			return err
-		}
-	}
 	document := struct {
 		Currency string       `json:"currency"`
 		Plans    []policyPlan `json:"plans"`
 		Notes    []string     `json:"notes,omitempty"`
 	}{p.input.Prices.Currency, plans, p.notes}
-	return p.format.Write(out, document, func(w io.Writer) error { return p.writeTable(w, plans) })
+	err := p.format.Write(out, document, func(w io.Writer) error { return p.writeTable(w, plans) })
+	if err == nil && p.plot != "" {
+		err = p.writeChart()
+	}
+	return err
 }
 
 func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
@@ -109,8 +108,8 @@ func profileCommand() *cobra.Command {
 
 // run measures what is missing and prints the result.
 func (p *profileRun) run(cmd *cobra.Command, args []string) error {
-	if p.plot != "" && !chart.Known(p.plot) {
-		return cli.Usagef("--plot %s: want a file that ends in .svg or .png", p.plot)
+	if err := checkPlot(p.plot); err != nil {
+		return cli.Usage(err)
 	}
 	if err := p.checkStrategy(cmd); err != nil {
 		return cli.Usage(err)
@@ -168,6 +167,8 @@ func (p *profileRun) checkStrategy(cmd *cobra.Command) error {
 			want = "a percentage that divides 100"
 		}
 		return fmt.Errorf("--step %d: want %s", p.search.step, want)
+	case p.maxTrials < 0 || p.search.maxBatch < 0 || p.maxTime < 0:
+		return fmt.Errorf("--max-trials %d, --max-batch %d, --max-time %v: none may be negative", p.maxTrials, p.search.maxBatch, p.maxTime)
 	case p.search.length < time.Second || p.search.length > time.Hour:
 		return fmt.Errorf("--steady %v: want 1s to 1h", p.search.length)
 	}

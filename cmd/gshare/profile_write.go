@@ -54,11 +54,6 @@ func recommend(r *profiler.Record, s search.Strategy) *recommendation {
 // write prints the result and draws the plot.
 func (p *profileRun) write(cmd *cobra.Command, f *api.GPUFunction, plan *profilePlan, r *profiler.Record) error {
 	result := profileResult{r, r.Points(), recommend(r, plan.config.Strategy)}
-	if p.plot != "" {
-		if err := profileChart(r).WriteFile(p.plot); err != nil {
-			return err
-		}
-	}
 	write := func(w io.Writer) error {
 		if plan.training {
 			return writeTraining(w, f, &result)
@@ -67,6 +62,11 @@ func (p *profileRun) write(cmd *cobra.Command, f *api.GPUFunction, plan *profile
 	}
 	if err := p.format.Write(cmd.OutOrStdout(), result, write); err != nil {
 		return err
+	}
+	if p.plot != "" {
+		if err := profileChart(r).WriteFile(p.plot); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
 	}
 	switch {
 	case result.Recommended != nil || !r.Complete:
