@@ -38,6 +38,7 @@ func TestInnocent(t *testing.T) {
 		{scenario: "contexts_of_other_threads"},
 		{scenario: "capture_beside_threads"},
 		{scenario: "limited_resources"},
+		{scenario: "little_data"},
 		{scenario: "no_keys_left"},
 		{scenario: "cleared_environment"},
 	} {

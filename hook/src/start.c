@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "capturing.h"
 #include "client.h"
@@ -121,8 +122,22 @@ void gsh_start_queries(void) {
 	gsh_wake_word(&progress);
 }
 
+/*
+ * Says why the driver's functions cannot be looked up: the program has found the driver, so memory is short. The variables of the hook, of some
+ * MiB, are part of what RLIMIT_DATA limits.
+ */
+static CUresult no_driver(void) {
+	struct rlimit data = {0};
+	getrlimit(RLIMIT_DATA, &data);
+	gsh_log_open();
+	gsh_log("failed to look up the driver's functions: no memory; the limit of data (ulimit -d) is %llu KiB", (unsigned long long)data.rlim_cur / 1024);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 GSH_EXPORT CUresult cuInit(unsigned flags) {
-	NEED(cuInit);
+	gsh_resolve(true);
+	cuInit_fn real = REAL(cuInit);
+	if (!real) return no_driver();
 	CUresult r = real(flags);
 	if (r != CUDA_SUCCESS) return r;
 	atomic_store(&forked, false);

@@ -451,6 +451,19 @@ static void limited_resources(void) {
 	CHECK(!getenv("HOOKED") || hooked());
 }
 
+/* Allows itself less data than the hook has, which is too little for any real driver. It is told so. */
+static void little_data(void) {
+	struct rlimit data = {1 << 20, 1 << 20};
+	char line[256] = "", file[] = "/tmp/innocent_test.XXXXXX";
+	int fd = mkstemp(file);
+	setenv("GSHARE_LOG", file, 1);
+	setrlimit(RLIMIT_DATA, &data);
+	while (getenv("HOOKED") && malloc(16)) continue; /* as at the start of a program, whose heap is empty */
+	CHECK_EQUAL(cuInit(0), getenv("HOOKED") ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+	CHECK(read(fd, line, sizeof line - 1) >= 0 && !strstr(line, "(ulimit -d) is 1024 KiB") == !getenv("HOOKED"));
+	unlink(file);
+}
+
 static void *launch_in_thread(void *c) {
 	CHECK_EQUAL(cuCtxSetCurrent(c), CUDA_SUCCESS);
 	launch(200);
@@ -484,7 +497,7 @@ static void cleared_environment(void) {
 static const struct check_test scenarios[] = {
 	{"at_exit", at_exit}, {"close_descriptors", close_descriptors}, {"cancel_threads", cancel_threads}, {"interval_timer", interval_timer},
 	{"small_stack", small_stack}, {"beside_long_kernel", beside_long_kernel}, {"reset_device", reset_device},
-	{"fork_server", fork_server}, {"closed_stdio", closed_stdio}, {"fork_unseen", fork_unseen}, {"spawn_programs", spawn_programs}, {"start_on_small_stack", start_on_small_stack}, {"start_in_threads", start_in_threads}, {"unshare_descriptors", unshare_descriptors}, {"main_thread_ends", main_thread_ends}, {"look_up", look_up}, {"contexts_of_other_threads", contexts_of_other_threads}, {"capture_beside_threads", capture_beside_threads}, {"limited_resources", limited_resources}, {"no_keys_left", no_keys_left}, {"cleared_environment", cleared_environment}, {0}};
+	{"fork_server", fork_server}, {"closed_stdio", closed_stdio}, {"fork_unseen", fork_unseen}, {"spawn_programs", spawn_programs}, {"start_on_small_stack", start_on_small_stack}, {"start_in_threads", start_in_threads}, {"unshare_descriptors", unshare_descriptors}, {"main_thread_ends", main_thread_ends}, {"look_up", look_up}, {"contexts_of_other_threads", contexts_of_other_threads}, {"capture_beside_threads", capture_beside_threads}, {"limited_resources", limited_resources}, {"little_data", little_data}, {"no_keys_left", no_keys_left}, {"cleared_environment", cleared_environment}, {0}};
 
 /*
  * Runs the program again with the directory of its server in its first environment, as under gshare run, behind variables that are
