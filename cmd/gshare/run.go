@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -80,9 +81,14 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	slow := time.AfterFunc(time.Second, func() {
+		fmt.Fprintln(os.Stderr, "gshare: waiting for the agent, which moves this process into a cgroup: a busy kernel takes long for that")
+	})
 	grant, err := agent.New(o.socket).Run(cmd.Context(), request, func(reason *control.Refusal) {
+		slow.Stop()
 		fmt.Fprintln(os.Stderr, "gshare: waiting:", refusalText(*reason))
 	})
+	slow.Stop()
 	if err != nil {
 		return refusalError(err)
 	}

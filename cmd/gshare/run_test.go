@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -212,6 +213,37 @@ func TestNoAgent(t *testing.T) {
 	cmd, out := m.run(t, "--", "true")
 	if code := codeOf(t, cmd.Run()); code != 1 || !strings.Contains(out.String(), "gshare-node --standalone") {
 		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+// TestRunSaysThatTheAgentIsSlow has an agent that does not answer, as while the kernel delays the move into a cgroup.
+func TestRunSaysThatTheAgentIsSlow(t *testing.T) {
+	dir, err := os.MkdirTemp("", "gs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	m := &machine{socket: filepath.Join(dir, "control.sock"), hook: anyLibrary(t)}
+	listener, err := net.Listen("unix", m.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	cmd, _ := m.run(t, "--", "true")
+	cmd.Stderr = nil
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	end := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	defer end.Reset(0)
+	line, err := bufio.NewReader(said).ReadString('\n')
+	if err != nil || !strings.Contains(line, "waiting for the agent") {
+		t.Errorf("%q, %v", line, err)
 	}
 }
 
