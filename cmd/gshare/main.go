@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/release"
 )
 
 func main() {
@@ -42,7 +43,7 @@ const (
 
 // root returns the command gshare with all its subcommands.
 func root() *cobra.Command {
-	cmd := cli.Root(&cobra.Command{Use: "gshare", Short: "Share GPUs between programs and pods"})
+	cmd := cli.Root(&cobra.Command{Use: "gshare", Short: "Share GPUs between programs and pods", Version: release.Version()})
 	long := "gshare shares GPUs.\n\n"
 	added := map[string]bool{}
 	for _, g := range groups() {
