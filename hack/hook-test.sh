@@ -18,7 +18,7 @@ preloaded() { # preloaded LIBRARY PROGRAM [ARGUMENT]: on this machine or an emul
 }
 
 units() { # units FOLDER: the unit tests
-  for unit in interval_test parse_test ledger_test budget_test reap_test image_test; do under "$unit" $emulator "$1/$unit"; done
+  for unit in interval_test parse_test ledger_test budget_test reap_test pace_test image_test; do under "$unit" $emulator "$1/$unit"; done
 }
 
 no_server() { # no_server FOLDER: the runs without a token server
@@ -74,7 +74,7 @@ test_all() {
   if command -v valgrind >/dev/null; then
     echo "=== valgrind"
     hook/test/build.sh "$out"
-    for unit in interval_test ledger_test budget_test reap_test image_test; do
+    for unit in interval_test ledger_test budget_test reap_test pace_test image_test; do
       under "valgrind $unit" valgrind -q --error-exitcode=9 "$out/$unit"
     done
     LD_PRELOAD=$hook under "valgrind route_test" valgrind -q --error-exitcode=9 "$out/route_test"

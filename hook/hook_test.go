@@ -79,7 +79,7 @@ func run(t *testing.T, program string, env ...string) {
 // TestUnits runs the unit tests of the hook's sources, on a model of a device.
 func TestUnits(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"interval_test", "parse_test", "ledger_test", "budget_test", "reap_test", "image_test"} {
+	for _, name := range []string{"interval_test", "parse_test", "ledger_test", "budget_test", "reap_test", "pace_test", "image_test"} {
 		t.Run(name, func(t *testing.T) { run(t, filepath.Join(dir, name)) })
 	}
 }

@@ -43,6 +43,9 @@ static uint64_t container_time(const struct gsh_vgpu *v) {
 	return gsh_server_now() + length + (part ? length - part % length : gsh_peers_number() % length);
 }
 
+/* Reports whether the guaranteed part of the present window is over. */
+static bool outside_part(const struct gsh_vgpu *v) { return container_time(v) % window_of(v) >= part_of(v); }
+
 /* Reports whether launched work of the process is unfinished. */
 static bool has_open(const struct gsh_vgpu *v) {
 	return atomic_load(&v->open) || atomic_load(&v->unbounded) || atomic_load(&v->unknown_events);
@@ -92,7 +95,8 @@ static void count_window(struct pace *p, const struct gsh_vgpu *v, uint64_t wind
 }
 
 /*
- * Deducts the work that was measured since the last call. Time for which neighbours kept the SMs is given back as far as the process lost it.
+ * Deducts the work that was measured since the last call; outside of the guaranteed part of a window, first from what is saved. Time
+ * for which neighbours kept the SMs is given back as far as the process lost it.
  * Small debts are paid by the process's own windows; of others, and of work of unknown length, the container's other processes are told.
  */
 static void deduct(struct pace *p, const struct gsh_vgpu *v) {
@@ -103,10 +107,12 @@ static void deduct(struct pace *p, const struct gsh_vgpu *v) {
 	p->saved += back;
 	if (p->saved > SAVED_WINDOWS * part) p->saved = SAVED_WINDOWS * part;
 	if (busy != p->used + p->excused || !has_open(v)) p->progress = gsh_now();
-	p->left -= (int64_t)(busy - excused - p->used);
+	int64_t used = (int64_t)(busy - excused - p->used), paid = outside_part(v) && used > 0 ? used : 0;
+	p->left -= used;
 	p->used = busy - excused;
 	p->excused = excused;
-	int64_t paid = p->left >= 0 ? 0 : -p->left < p->saved ? -p->left : p->saved;
+	if (paid < -p->left) paid = -p->left;
+	if (paid > p->saved) paid = p->saved;
 	p->left += paid;
 	p->saved -= paid;
 	p->owes = unfinished(p, v) - p->left - p->saved > part / 2 || atomic_load(&v->unknown_events);
@@ -115,14 +121,14 @@ static void deduct(struct pace *p, const struct gsh_vgpu *v) {
 
 bool gsh_pace_permits(const struct gsh_vgpu *v) {
 	struct pace *p = &paces[v->number];
-	uint64_t now = container_time(v), length = window_of(v), window = now / length;
+	uint64_t window = container_time(v) / window_of(v);
 	pthread_mutex_lock(&lock);
 	if (p->window != window) count_window(p, v, window, true);
 	deduct(p, v);
 	p->last_wanted = window;
-	bool left = p->left + p->saved > unfinished(p, v);
-	bool short_of = p->saved > 0 && p->left < (int64_t)part_of(v) / 4; /* it has used its part, and lost time before */
-	bool permits = p->turn && left && (now % length < part_of(v) || short_of);
+	int64_t open = unfinished(p, v);
+	bool short_of = p->saved > open && p->left < (int64_t)part_of(v) / 4; /* it has used its part, and lost time before */
+	bool permits = p->turn && (outside_part(v) ? short_of : p->left + p->saved > open);
 	pthread_mutex_unlock(&lock);
 	return permits;
 }

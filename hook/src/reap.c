@@ -39,9 +39,10 @@ static struct chain_end {
 	uint64_t recorded_at; /* by the host, CLOCK_MONOTONIC ns */
 } chain_ends[CHAINS];
 
-/* How much of the time beyond the usual may still be excused. */
+/* How much of the time beyond the usual may still be excused: at first nothing, since a process could otherwise save it up under a server. */
 static struct excuses {
-	uint64_t room, at; /* ns */
+	uint64_t room, at; /* ns; time of the last measurement, ns */
+	bool paced;        /* whether the process paced itself then */
 } excuses[GSHARE_VGPU_MAX];
 
 static const char forgotten; /* its address is the sample of launches whose key was forgotten */
@@ -126,17 +127,20 @@ static bool event_time(struct gsh_slot *slot, int64_t *at) {
 /*
  * Without a server, the kernels of neighbours may take the SMs at any time, and a launch that waits for them seems to take longer. What it takes
  * beyond the usual is excused, but no more than EXCUSED_MOST at once and a part of the time on average: it may as well have become longer.
+ * Returns how much is excused.
  */
-static void excuse(struct gsh_vgpu *v, uint64_t took, uint64_t usual) {
+static uint64_t excuse(struct gsh_vgpu *v, uint64_t took, uint64_t usual) {
 	struct excuses *e = &excuses[v->number];
 	uint64_t now = gsh_now(), excused = took > usual ? took - usual : 0;
-	e->room += (now - e->at) / EXCUSED_PART;
+	bool paced = atomic_load(&gsh_self_paced);
+	e->room = paced && e->paced ? e->room + (now - e->at) / EXCUSED_PART : 0;
 	e->at = now;
+	e->paced = paced;
 	if (e->room > EXCUSED_MOST) e->room = EXCUSED_MOST;
 	if (excused > e->room) excused = e->room;
-	if (!excused || !atomic_load(&gsh_self_paced)) return;
 	e->room -= excused;
 	atomic_fetch_add(&v->excused, excused);
+	return excused;
 }
 
 /* Charges an interval in which a stream was busy throughout. Returns the ns that no other stream's interval covered. */
@@ -207,12 +211,11 @@ static void charge_batch(struct gsh_slot *slot, int64_t end) {
 	int64_t start = known ? chain->at : end - (int64_t)b->work;
 	if (start > end) start = end;
 	if (b->sample && known) {
-		uint64_t added = charge_interval(b->vgpu, start, end);
-		excuse(b->vgpu, added, gsh_cost_usual(b->sample));
-		learn(slot, chain, (uint64_t)(end - start), added);
+		uint64_t added = charge_interval(b->vgpu, start, end), excused = excuse(b->vgpu, added, gsh_cost_usual(b->sample));
+		learn(slot, chain, (uint64_t)(end - start) - excused, added - excused);
 	} else if (b->launches && slot->busy && known) {
-		excuse(b->vgpu, charge_interval(b->vgpu, start, end), b->unknown ? UINT64_MAX : b->work);
-		doubt_costs(slot, (uint64_t)(end - start));
+		uint64_t excused = excuse(b->vgpu, charge_interval(b->vgpu, start, end), b->unknown ? UINT64_MAX : b->work);
+		doubt_costs(slot, (uint64_t)(end - start) - excused);
 	} else if (b->launches) {
 		charge_within(b->vgpu, start, end, b->work);
 	}

@@ -14,7 +14,7 @@ for source in $(ls hook/src/*.c | grep -v platform_) hook/test/model.c hook/test
   "$cc" $flags -c "$source" -o "$objects/$(basename "$source" .c).o"
 done
 mkdir "$objects/server" && mv "$objects/server.o" "$objects/server/"
-for unit in interval_test parse_test ledger_test budget_test reap_test image_test; do
+for unit in interval_test parse_test ledger_test budget_test reap_test pace_test image_test; do
   "$cc" $flags -o "$out/$unit" "hook/test/$unit.c" "$objects"/*.o
 done
 
