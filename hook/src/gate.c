@@ -321,6 +321,8 @@ struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t bl
 	return st;
 }
 
+bool gsh_is_captured(const struct gsh_stream_state *st) { return st == &captured; }
+
 void gsh_leave(struct gsh_stream_state *st, CUresult r) {
 	if (st == &captured) gsh_capture_release();
 	if (st == &captured || st == &uncounted) return;

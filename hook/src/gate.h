@@ -49,6 +49,9 @@ static inline struct gsh_stream_state *gsh_enter_set(CUstream s, const void *key
 struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks);
 void gsh_leave(struct gsh_stream_state *st, CUresult r);
 
+/* Reports whether a launch that was entered becomes a node of a graph, as its stream captures. To be called before gsh_leave. */
+bool gsh_is_captured(const struct gsh_stream_state *st);
+
 #define GSH_SYNC_UNNAMED ((CUstream)-1) /* for a synchronising call that names no stream */
 #define GSH_SYNC_CONTEXT ((CUstream)-2) /* for a synchronising call that waits for a whole context */
 #define GSH_SYNC_QUERY ((CUstream)-3)   /* for a call that queries an event and does not wait */

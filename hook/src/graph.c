@@ -460,8 +460,8 @@ static bool reserve_memory(struct launch *l, CUgraphExec e) {
 }
 
 /* Charges what the driver has reserved by now and releases the reservation. Returns r. */
-static CUresult commit_memory(struct launch *l, CUgraphExec e, CUresult r) {
-	if (r != CUDA_SUCCESS && l->flags & KEEPS) keep(e, 0);
+static CUresult commit_memory(struct launch *l, CUgraphExec e, CUresult r, bool captured) {
+	if ((r != CUDA_SUCCESS || captured) && l->flags & KEEPS) keep(e, 0); /* it has allocated nothing */
 	if (!l->bytes) return r;
 	add_pending(l->device, -(int64_t)l->bytes);
 	if (!l->hold.counted) return r;
@@ -483,11 +483,12 @@ static uint64_t blocks_of(CUgraphExec e) {
 	return blocks;
 }
 
-/* Launches a graph on the slow path. */
-static CUresult launch_slow(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
+/* Launches a graph on the slow path. Sets captured if the launch became a node of another graph. */
+static CUresult launch_slow(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin, bool *captured) {
 	struct gsh_stream_state *st = gsh_enter_slow(gsh_stream_handle(s, twin), e, blocks_of(e));
 	if (!st) return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	CUresult r = real(e, s);
+	*captured = gsh_is_captured(st);
 	gsh_leave(st, r);
 	return r;
 }
@@ -495,7 +496,10 @@ static CUresult launch_slow(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bo
 /* Launches a graph that may have memory nodes. */
 static CUresult launch_with_memory(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
 	struct launch l;
-	return reserve_memory(&l, e) ? commit_memory(&l, e, launch_slow(real, e, s, twin)) : CUDA_ERROR_OUT_OF_MEMORY;
+	bool captured = false;
+	if (!reserve_memory(&l, e)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = launch_slow(real, e, s, twin, &captured);
+	return commit_memory(&l, e, r, captured);
 }
 
 #define RUN(name, twin)                                                                                                 \
@@ -504,7 +508,7 @@ static CUresult launch_with_memory(cuGraphLaunch_fn real, CUgraphExec e, CUstrea
 		if (unlikely(atomic_load_explicit(&with_memory, memory_order_relaxed)))                                 \
 			return launch_with_memory(real, e, s, twin);                                                    \
 		struct gsh_stream_state *st = gsh_enter_set(gsh_stream_handle(s, twin), e);                             \
-		if (unlikely(!st)) return launch_slow(real, e, s, twin);                                                \
+		if (unlikely(!st)) return launch_slow(real, e, s, twin, &(bool){false});                                \
 		st->blocks += blocks_of(e);                                                                             \
 		return real(e, s);                                                                                      \
 	}
@@ -515,7 +519,7 @@ RUN(cuGraphLaunch_ptsz, true)
 	GSH_EXPORT CUresult name(CUgraphExec e, CUstream s) {                                                           \
 		NEED(name);                                                                                             \
 		struct launch l;                                                                                        \
-		return reserve_memory(&l, e) ? commit_memory(&l, e, real(e, s)) : CUDA_ERROR_OUT_OF_MEMORY;             \
+		return reserve_memory(&l, e) ? commit_memory(&l, e, real(e, s), false) : CUDA_ERROR_OUT_OF_MEMORY;             \
 	}
 UPLOAD(cuGraphUpload)
 UPLOAD(cuGraphUpload_ptsz)
