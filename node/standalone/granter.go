@@ -190,11 +190,12 @@ func (g *granter) awaitEnd(r *run) {
 		g.endAfterLease(r)
 		return
 	}
-	if r.process == (process.Process{}) {
+	p := r.process // the run gets another handle of the same process if it is served only later
+	if p == (process.Process{}) {
 		return
 	}
 	g.watches.Go(func() {
-		r.process.Wait()
+		p.Wait()
 		g.processEnded(r)
 	})
 }

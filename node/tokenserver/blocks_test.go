@@ -42,6 +42,13 @@ func (c *handClock) Now() time.Duration {
 	return c.now
 }
 
+// advance sets the clock forward without firing timers.
+func (c *handClock) advance(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += by
+}
+
 func (c *handClock) NewTimer(fire func()) tokenserver.Timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -345,9 +345,7 @@ func TestRefusedProcessIsReported(t *testing.T) {
 			if got := container.Status(); (got.Refused == "") != (test.want == "") || (got.Refusals == 0) != (test.want == "") {
 				t.Errorf("refused %d times: %q, want %q", got.Refusals, got.Refused, test.want)
 			}
-			clock.mu.Lock()
-			clock.now += 6 * time.Second
-			clock.mu.Unlock()
+			clock.advance(6 * time.Second)
 			if got := container.Status().Refused; got != "" {
 				t.Errorf("still reported: %q", got)
 			}
@@ -375,7 +373,7 @@ func TestUnservedProcessIsReported(t *testing.T) {
 	refused := func() bool { return container.Status().Refused != "" }
 	lock(-1)
 	lock(tokenwire.UnservedLength) // both mean something else
-	clock.now += tokenserver.Lease + 1
+	clock.advance(tokenserver.Lease + 1)
 	if refused() {
 		t.Error("control: another lock counts")
 	}
@@ -383,11 +381,11 @@ func TestUnservedProcessIsReported(t *testing.T) {
 	if !refused() {
 		t.Error("a process without a session is not reported")
 	}
-	clock.now -= 2
+	clock.advance(-2)
 	if refused() {
 		t.Error("it is reported although it may reconnect")
 	}
-	clock.now += 2
+	clock.advance(2)
 	file.Close()
 	if refused() {
 		t.Error("it is reported although it has ended")
@@ -401,7 +399,7 @@ func TestSelfPacedProcessIsReported(t *testing.T) {
 	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock })
 	container := r.add(t, "a", half)
 	client := r.dial(t, "a")
-	clock.now += tokenserver.Lease + 1
+	clock.advance(tokenserver.Lease + 1)
 	file, err := os.Open(filepath.Join(r.dir, "a", "processes-1"))
 	if err != nil {
 		t.Fatal(err)
