@@ -35,7 +35,7 @@ func TestMessages(t *testing.T) {
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, folder := range []string{"vgpu", "deviceplugin"} {
+	for _, folder := range []string{"vgpu", "node", "deviceplugin"} {
 		err := filepath.WalkDir(root+folder, func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				return err
