@@ -100,7 +100,7 @@ func TestAffected(t *testing.T) {
 	if write("other/o.go", "package other // changed\n"); affected(e(commit)) {
 		t.Error("affected by a package that it does not depend on")
 	}
-	for _, name := range []string{"a/a_test.go", "a/testdata/x", "b/b.go", "c/c.go", "started/main.go", "files/deep/x"} {
+	for _, name := range []string{"a/a_test.go", "a/testdata/x", "b/b.go", "c/c.go", "started/main.go", "started/deep/x.c", "files/deep/x"} {
 		write(name, "package "+filepath.Base(filepath.Dir(name))+" // changed\n")
 		if name == "started/main.go" {
 			write(name, "package main\n\nimport _ \"example.com/m/c\"\n\nfunc main() { println() }\n")

@@ -83,15 +83,14 @@ func contains(folder, file string) bool {
 	return filepath.Dir(file) == folder || strings.HasPrefix(file, folder+"/testdata/")
 }
 
-// folders returns what a test depends on. What it starts is a Go package, or a folder without one that counts with all that lies in it.
+// folders returns what a test depends on. What it starts counts with all that lies in its folder and, if that is a Go package, what it imports.
 func (t *tree) folders(e *entry) ([]string, error) {
 	folders, packages := []string{}, []string{"./" + e.pkg}
 	for _, s := range e.starts {
 		if files, _ := filepath.Glob(filepath.Join(s, "*.go")); len(files) > 0 {
 			packages = append(packages, "./"+s)
-		} else {
-			folders = append(folders, s+"/...")
 		}
+		folders = append(folders, s+"/...")
 	}
 	args := append([]string{"list", "-deps", "-test", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}"}, packages...)
 	out, err := output(t.ctx, "go", args...)
