@@ -14,6 +14,7 @@ type entry struct {
 	pkg      string   // folder of the package
 	test     string   // name of the test function
 	full     bool     // it runs with the flag -full of its package
+	alone    bool     // it compares times, which other programs on the machine disturb
 	starts   []string // packages and folders of what the test starts or reads, in addition to what its package imports
 	commit   string   // at which it last passed; "-" for never
 	day      string   // of that run
@@ -27,7 +28,7 @@ type list struct {
 	entries []*entry
 }
 
-// parse parses a file with a line for each test: package, test, "full" or "-", what it starts (separated by commas, or "-"), commit, day, and
+// parse parses a file with a line for each test: package, test, "full", "alone" or "-", what it starts (separated by commas, or "-"), commit, day, and
 // seconds. Lines that begin with # are comments; they stand at the beginning.
 func parse(content string) (*list, error) {
 	var l list
@@ -45,7 +46,7 @@ func parse(content string) (*list, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", line, err)
 		}
-		e := &entry{pkg: fields[0], test: fields[1], full: fields[2] == "full", commit: fields[4], day: fields[5], took: took}
+		e := &entry{pkg: fields[0], test: fields[1], full: fields[2] == "full", alone: fields[2] == "alone", commit: fields[4], day: fields[5], took: took}
 		if fields[3] != "-" {
 			e.starts = strings.Split(fields[3], ",")
 		}
@@ -61,14 +62,17 @@ func (l *list) String() string {
 		fmt.Fprintln(&out, line)
 	}
 	for _, e := range l.entries {
-		full, starts := "-", "-"
-		if e.full {
-			full = "full"
+		how, starts := "-", "-"
+		switch {
+		case e.full:
+			how = "full"
+		case e.alone:
+			how = "alone"
 		}
 		if len(e.starts) > 0 {
 			starts = strings.Join(e.starts, ",")
 		}
-		fmt.Fprintf(&out, "%-22s %-26s %-4s %-22s %-10s %-10s %v\n", e.pkg, e.test, full, starts, e.commit, e.day, e.took)
+		fmt.Fprintf(&out, "%-22s %-26s %-5s %-22s %-10s %-10s %v\n", e.pkg, e.test, how, starts, e.commit, e.day, e.took)
 	}
 	return out.String()
 }

@@ -12,8 +12,9 @@ import (
 
 const text = `# what it says
 
-test/cluster           TestA                      -    cmd/a,hook             abc        2026-11-02 1m0s
-test/cluster           TestB                      full -                      -          -          3m0s
+test/cluster           TestA                      -     cmd/a,hook             abc        2026-11-02 1m0s
+test/cluster           TestB                      full  -                      -          -          3m0s
+test/cluster           TestC                      alone -                      -          -          3m0s
 `
 
 func TestParse(t *testing.T) {

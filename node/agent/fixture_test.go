@@ -182,6 +182,7 @@ type fixture struct {
 	kubelet *fakekubelet.Kubelet
 	cluster *cluster
 	dir     string
+	log     *strings.Builder // of all agents of the test; printed if it fails
 	stop    func()
 	options func(*Options)
 }
@@ -200,7 +201,12 @@ func newFixture(t *testing.T, options ...func(*Options)) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &fixture{t: t, ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU)), cluster: &cluster{enforced: map[types.UID]string{}}}
+	r := &fixture{t: t, ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU)), cluster: &cluster{enforced: map[types.UID]string{}}, log: &strings.Builder{}}
+	t.Cleanup(func() { // after the agent has ended
+		if t.Failed() {
+			t.Log(r.log)
+		}
+	})
 	r.options = func(o *Options) {
 		for _, change := range options {
 			change(o)
@@ -242,7 +248,7 @@ func (r *fixture) start() {
 	}}.WithDefaults()
 	o := Options{
 		Config: c, Source: gpu.Simulated{File: filepath.Join(r.dir, "devices.yaml")}, MPS: mps.Daemons{Simulated: true},
-		Pods: pods, Records: records, Cluster: r.cluster, Log: slog.New(slog.DiscardHandler),
+		Pods: pods, Records: records, Cluster: r.cluster, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	r.options(&o)
 	if r.Agent, err = New(o); err != nil {

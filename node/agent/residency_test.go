@@ -60,6 +60,11 @@ func (r *fixture) reached(uid string) residency.Reached {
 // awaitReached blocks until a level is reported of a pod, and checks that the record on disk is the same and the token server serves it so.
 func (r *fixture) awaitReached(uid string, want residency.Reached) {
 	r.t.Helper()
+	defer func() {
+		if r.t.Failed() {
+			r.t.Logf("pod %s: reported %+v", uid, r.reached(uid))
+		}
+	}()
 	r.wait("report of pod "+uid, func() bool { return r.reached(uid) == want })
 	record := r.record(uid)
 	if record.Residency != want {
