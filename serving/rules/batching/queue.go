@@ -8,11 +8,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Request is one inference request to one of the applications that a deployment serves.
+// Request is one inference request.
 type Request struct {
-	ID          uint64 // chosen by the caller; breaks ties between deadlines
-	Application int
-	Deadline    time.Time // arrival + SLO of its application
+	ID       uint64    // chosen by the caller; breaks ties between deadlines
+	Deadline time.Time // arrival + SLO of its application
 }
 
 // Config is the batching policy of a deployment that serves a group of applications.
