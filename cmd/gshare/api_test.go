@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	apps "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,8 @@ type apiServer struct {
 
 	functions []serving.GPUFunction // nil: serving is not installed
 	events    []v1.Event
+
+	daemonSets []apps.DaemonSet // nil: they cannot be read
 }
 
 // kubeconfig starts the server and gives a kubeconfig for it.
@@ -61,6 +64,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(path, "/apis/serving.gshare.dev/"):
 		a.serveFunctions(w, r)
 		return
+	case strings.HasSuffix(path, "/daemonsets") && a.daemonSets != nil:
+		answer = apps.DaemonSetList{Items: a.daemonSets}
 	case strings.HasSuffix(path, "/configmaps"):
 		answer = v1.ConfigMapList{}
 	default:

@@ -73,7 +73,7 @@ func (e *examination) daemonSet() *apps.DaemonSet {
 	for i := range list.Items {
 		key, value, _ := strings.Cut(AgentPods, "=")
 		if d := &list.Items[i]; d.Spec.Template.Labels[key] == value {
-			e.addFinding(agent, "", "daemonset", OK, d.Name+" "+d.Spec.Template.Spec.Containers[0].Image, "")
+			e.addFinding(agent, "", "daemonset", OK, strings.TrimSpace(d.Name+" "+imageOf(&d.Spec.Template.Spec)), "")
 			return d
 		}
 	}
@@ -156,7 +156,7 @@ func (e *examination) checkAgent(n *examinedNode, expected *apps.DaemonSet) {
 	}
 	e.addCheck(agent, n.Name, "running", isReady(pod), Failed, fmt.Sprintf("pod %s, %s, %d restarts%s", pod.Name, pod.Status.Phase, restarts, waitingReasons(pod)), logs+pod.Name)
 	if expected != nil {
-		image, want := pod.Spec.Containers[0].Image, expected.Spec.Template.Spec.Containers[0].Image
+		image, want := imageOf(&pod.Spec), imageOf(&expected.Spec.Template.Spec)
 		e.addCheck(agent, n.Name, "current", image == want, Warning, image, "wait for the rollout to "+want+" (kubectl -n "+cluster.Namespace+" rollout status)")
 	}
 }

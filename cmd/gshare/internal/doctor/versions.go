@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
@@ -75,8 +76,8 @@ func podVersions(ctx context.Context, client kubernetes.Interface, component, se
 	for i := range list.Items {
 		if pod := &list.Items[i]; !kube.Ended(pod) {
 			version := Version{Component: component, Version: announced.Of(pod)}
-			if version.Version == "" {
-				version.Version, version.Image = Tag(pod.Spec.Containers[0].Image), true
+			if image := imageOf(&pod.Spec); version.Version == "" && image != "" {
+				version.Version, version.Image = Tag(image), true
 			}
 			count[version]++
 		}
@@ -129,6 +130,14 @@ func Skewed(a, b string) bool {
 	x, errX := parseRelease(a)
 	y, errY := parseRelease(b)
 	return errX == nil && errY == nil && *x != release{} && *y != release{} && (x.major != y.major || max(x.minor, y.minor)-min(x.minor, y.minor) > 1)
+}
+
+// imageOf returns the image of the first container; empty if there is no container.
+func imageOf(pod *v1.PodSpec) string {
+	if len(pod.Containers) == 0 {
+		return ""
+	}
+	return pod.Containers[0].Image
 }
 
 // Tag returns the tag of an image reference, or latest without one.

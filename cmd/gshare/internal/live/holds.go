@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"math"
@@ -140,14 +141,15 @@ func holdsOf(pod *v1.Pod, claimed []driverDevice) map[string]hold {
 	return out
 }
 
-// claimant returns the name of the first container that uses a claim.
-func claimant(pod *v1.Pod) string {
+// claimant returns the name of the first container that uses a claim, or of the first container if none does; empty if there is no container.
+func claimant(pod *v1.Pod) (first string) {
 	for c := range containersOf(pod) {
 		if len(c.Resources.Claims) > 0 {
 			return c.Name
 		}
+		first = cmp.Or(first, c.Name)
 	}
-	return pod.Spec.Containers[0].Name
+	return first
 }
 
 // containersOf yields the main containers of a pod and its init containers.

@@ -140,3 +140,24 @@ func TestOldestFirst(t *testing.T) {
 		t.Errorf("pods %+v", c.Pods)
 	}
 }
+
+// TestClaimant: the device of a claim is held by the container that uses the claim, else by the first one, if there is one.
+func TestClaimant(t *testing.T) {
+	uses := v1.ResourceRequirements{Claims: []v1.ResourceClaim{{Name: "gpu"}}}
+	for name, test := range map[string]struct {
+		spec v1.PodSpec
+		want string
+	}{
+		"no containers": {v1.PodSpec{}, ""},
+		"only init":     {v1.PodSpec{InitContainers: []v1.Container{{Name: "i"}}}, "i"},
+		"nobody":        {v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}, InitContainers: []v1.Container{{Name: "i"}}}, "a"},
+		"second":        {v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b", Resources: uses}}}, "b"},
+		"init":          {v1.PodSpec{Containers: []v1.Container{{Name: "a"}}, InitContainers: []v1.Container{{Name: "i", Resources: uses}}}, "i"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := claimant(&v1.Pod{Spec: test.spec}); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
