@@ -207,3 +207,44 @@ FN(cuGraphMemFreeNodeGetParams, , 11040, CUgraphNode node, CUdeviceptr *address)
 	*address = node->address;
 	return CUDA_SUCCESS;
 }
+
+/* CUgraphNodeParams; of its union the kinds that are modelled, laid out as in the calls above. */
+struct node_params {
+	int type, zero[3];
+	union {
+		long long words[29];
+		struct kernel_params kernel;
+		CUgraph child;
+		struct alloc_params alloc;
+		CUdeviceptr free;
+	};
+	long long zero_too;
+};
+
+/* Appends a node of the kind that its parameters state. */
+static CUresult add_any(CUgraphNode *n, CUgraph g, struct node_params *p)
+{
+	if (!p || p->zero[0] || p->zero[1] || p->zero[2] || p->zero_too || !n || !g)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (p->type) {
+	case NODE_KERNEL: return cuGraphAddKernelNode_v2(n, g, NULL, 0, &p->kernel);
+	case NODE_GRAPH: return cuGraphAddChildGraphNode(n, g, NULL, 0, p->child);
+	case NODE_EMPTY: return cuGraphAddEmptyNode(n, g, NULL, 0);
+	case NODE_ALLOC: return cuGraphAddMemAllocNode(n, g, NULL, 0, &p->alloc);
+	case NODE_FREE: return cuGraphAddMemFreeNode(n, g, NULL, 0, p->free);
+	}
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+FN(cuGraphAddNode, , 12020, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count, struct node_params *p)
+{
+	ENTER(cuGraphAddNode);
+	(void)after, (void)count;
+	return add_any(n, g, p);
+}
+FN(cuGraphAddNode, _v2, 12030, CUgraphNode *n, CUgraph g, const CUgraphNode *after, const void *data, size_t count, struct node_params *p)
+{
+	ENTER(cuGraphAddNode_v2);
+	(void)after, (void)data, (void)count;
+	return add_any(n, g, p);
+}

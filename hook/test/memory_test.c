@@ -394,6 +394,36 @@ TEST(graph_memory_behind_other_nodes) {
 	for (int i = 0; i < 12; i++) cuGraphDestroy(g[i]);
 }
 
+/* A memory node counts that was added with the call for nodes of all kinds. */
+TEST(graph_memory_of_nodes_of_all_kinds) {
+	CUresult cuGraphAddNode(CUgraphNode * node, CUgraph g, const CUgraphNode *from, size_t n, void *params);
+	struct {
+		int type, zero[3];
+		union {
+			long long words[29];
+			CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+		};
+		long long last;
+	} params = {.type = 10, .alloc = {.poolProps = {.allocType = 1, .location = {1, 0}}}}; /* CU_GRAPH_NODE_TYPE_MEM_ALLOC */
+	uint64_t before = container();
+	for (int fits = 0; fits < 2; fits++) {
+		CUgraph g;
+		CUgraphNode n;
+		CUgraphExec e;
+		params.alloc.bytesize = fits ? 64 * MIB : 2 * LIMIT;
+		CHECK_EQUAL(cuGraphCreate(&g, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphAddNode(&n, g, NULL, 0, &params), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphInstantiateWithFlags(&e, g, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphLaunch(e, NULL), fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK_EQUAL(container(), before + (fits ? 64 * MIB : 0));
+		if (fits) CHECK_EQUAL(cuMemFree_v2(params.alloc.dptr), CUDA_SUCCESS);
+		CHECK_EQUAL(cuDeviceGraphMemTrim(0), CUDA_SUCCESS);
+		CHECK_EQUAL(container(), before);
+		cuGraphExecDestroy(e);
+		cuGraphDestroy(g);
+	}
+}
+
 /* The heap of kernels, which a limit enlarges, is device memory. */
 TEST(limits_of_a_context_take_memory) {
 	CUcontext c, primary;
@@ -732,6 +762,7 @@ int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(excess_is_refused), T(queries_return_the_share), T(managed_policies),
 						  T(handles_and_mappings), T(graph_memory), T(reserved_memory_is_used_above_the_limit), T(pool_without_reuse_stays_at_the_limit), T(graph_memory_behind_other_nodes),
+						  T(graph_memory_of_nodes_of_all_kinds),
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),

@@ -237,6 +237,47 @@ static void more_memory(void)
 	WANT(0, used() - before);
 }
 
+/* cuGraphAddNode adds the kinds that have functions of their own, and no others. */
+static void nodes_of_all_kinds(void)
+{
+	static const int types[] = {NODE_KERNEL, NODE_GRAPH, NODE_EMPTY, NODE_ALLOC, NODE_FREE, NODE_HOST};
+	CUgraph graph, child;
+	CUgraphExec exec;
+	CUgraphNode node;
+	uint64_t before = used(), address = 0;
+	OK(CALL(cuGraphCreate, &graph, 0));
+	OK(CALL(cuGraphCreate, &child, 0));
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		int type = -1;
+		struct { int type, zero[3]; uint64_t words[29], last; } p = {types[i], {0}, {0}, 0};
+		if (types[i] == NODE_KERNEL)
+			*(struct kernel_params *)p.words = (struct kernel_params){.function = kernel, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+		if (types[i] == NODE_GRAPH)
+			p.words[0] = (uintptr_t)child;
+		if (types[i] == NODE_ALLOC)
+			p.words[0] = 1, p.words[1] = 1, p.words[13] = 4 << 20; /* on device 0; bytes */
+		if (types[i] == NODE_FREE)
+			p.words[0] = address;
+		p.zero[1] = 1;
+		WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuGraphAddNode, &node, graph, NULL, (size_t)0, &p));
+		p.zero[1] = 0;
+		WANT(types[i] == NODE_HOST ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS, CALL(cuGraphAddNode, &node, graph, NULL, (size_t)0, &p));
+		OK(CALL(cuGraphNodeGetType, node, &type));
+		WANT(types[i] == NODE_HOST ? NODE_FREE : types[i], type);
+		if (types[i] == NODE_ALLOC)
+			address = p.words[14];
+	}
+	OK(CALL(cuGraphInstantiateWithFlags, &exec, graph, 0ull));
+	OK(CALL(cuGraphLaunch, exec, stream));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemFree_v2, address)); /* the graph has freed it */
+	WANT(4 << 20, used() - before);
+	OK(CALL(cuDeviceGraphMemTrim, 0));
+	WANT(0, used() - before);
+	OK(CALL(cuGraphExecDestroy, exec));
+	OK(CALL(cuGraphDestroy, child));
+	OK(CALL(cuGraphDestroy, graph));
+}
+
 /* Streams that have joined a capture leave it when it ends. */
 static void joined(void)
 {
@@ -550,6 +591,7 @@ int main(void)
 	capture();
 	memory();
 	more_memory();
+	nodes_of_all_kinds();
 	joined();
 	end_captures();
 	forked();
