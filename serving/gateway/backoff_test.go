@@ -92,7 +92,7 @@ func TestBackOffOfBatch(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(0), 1, 0, "a")
 		f := w.gateway.function(resnet)
-		it, why := f.admit(nil, time.Time{}, 0)
+		it, why := f.admit(nil, demands{}, time.Time{}, 0)
 		if why.status != 0 {
 			w.Fatal(why)
 		}

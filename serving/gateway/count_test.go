@@ -144,7 +144,7 @@ func TestTurnComesAsClientLeaves(t *testing.T) {
 						if why.status != 0 {
 							w.Fatal(why)
 						}
-						it, why := f.admit(p, time.Time{}, 0)
+						it, why := f.admit(p, demands{}, time.Time{}, 0)
 						if why.status != 0 {
 							w.Fatal(why)
 						}

@@ -176,7 +176,7 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 	if !e.fromPeer { // another gateway has done so
 		addForwardedFor(out.Header, in)
 	}
-	if it.explicit { // the client's timeout, less the time that has passed
+	if it.explicit() { // the client's timeout, less the time that has passed
 		left := max(1, time.Until(it.due).Milliseconds())
 		if e.grpc {
 			out.Header.Set(grpcTimeoutHeader, strconv.FormatInt(min(left, maxTimeout.Milliseconds()), 10)+"m") // of up to 8 digits

@@ -74,23 +74,24 @@ func (f *function) settings() Function {
 }
 
 // admit counts a request that has arrived completely and lets it wait for its turn. It refuses the request if it is predicted to miss its deadline,
-// or if too many requests of the function wait. deadline is the client's, zero if it has given none. spent is how long other gateways have had the
-// complete request.
-func (f *function) admit(p *part, deadline time.Time, spent time.Duration) (*item, refusal) {
+// or if too many requests of the function wait. start is when the first gateway got the request, spent how long other gateways have had the complete
+// request.
+func (f *function) admit(p *part, d demands, start time.Time, spent time.Duration) (*item, refusal) {
 	queue, settings := f.place.lock()
 	defer queue.mu.Unlock()
-	return queue.let(f, &settings, p, deadline, spent)
+	return queue.let(f, &settings, p, d, start, spent)
 }
 
 // let is admit for a request of the function of, which has these settings, in f's queue. The caller holds f's mutex.
-func (f *function) let(of *function, settings *Function, p *part, deadline time.Time, spent time.Duration) (*item, refusal) {
+func (f *function) let(of *function, settings *Function, p *part, d demands, start time.Time, spent time.Duration) (*item, refusal) {
 	now := time.Now()
 	f.rate.add(now)
 	f.retries = min(f.retries+retryBudget, maxRetries)
 	f.lastID++
-	it := &item{of: of, timeout: settings.Timeout, holdFor: settings.Hold.For, arrived: now, explicit: !deadline.IsZero(), turn: make(chan turn, 1), part: p}
+	it := &item{of: of, asked: d, timeout: settings.Timeout, holdFor: settings.Hold.For, arrived: now, turn: make(chan turn, 1), part: p}
 	it.queue.Store(f)
-	if !it.explicit {
+	deadline := start.Add(d.timeout)
+	if !it.explicit() {
 		deadline = now.Add(cmp.Or(settings.SLO, settings.Timeout))
 		if settings.Hold.InTime { // without it, requests whose gateway has failed get the full time again, to be served late rather than not at all
 			deadline = deadline.Add(-spent)
@@ -137,7 +138,7 @@ func (f *function) check(it *item, settings *Function, now time.Time) refusal {
 // have given it up, so that nothing is measured, and the replica may still be busy with it. Until its answer would have come, no other request with a
 // client's deadline is let in.
 func (f *function) isIdleFor(it *item, now time.Time) bool {
-	return !(it.explicit && now.Before(f.hopeless)) && len(f.items) == 0 && !slices.ContainsFunc(f.replicas, func(r *replica) bool { return len(r.flights) > 0 })
+	return !(it.explicit() && now.Before(f.hopeless)) && len(f.items) == 0 && !slices.ContainsFunc(f.replicas, func(r *replica) bool { return len(r.flights) > 0 })
 }
 
 // enqueue lets an item wait for its turn.
@@ -200,7 +201,7 @@ func (f *function) add(it *item) {
 	if f.isIdleFor(it, now) {
 		finish := f.queue.PredictFinish(it.request, now, f.batchingLoad(now))
 		if finish.After(it.request.Deadline) {
-			if it.explicit {
+			if it.explicit() {
 				f.hopeless = finish
 			}
 			it.request.Deadline = finish.Add(finish.Sub(now)) // later than predicted, since time passes until the queue decides

@@ -1,5 +1,12 @@
 package gateway
 
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
 // Headers of requests that decide what a gateway does, as http.Header spells them. docs/serving-call.md has a row for each.
 const (
 	authorizationHeader = "Authorization"
@@ -35,3 +42,35 @@ var batchHeaders = []string{acceptHeader, contentTypeHeader}
 // aloneHeaders are the headers of requests that are not batched: those with credentials, which must not be mixed with other requests, and those whose
 // bodies cannot be read.
 var aloneHeaders = []string{authorizationHeader, contentEncodingHeader, cookieHeader, expectHeader}
+
+// demands is what a client asks for by headers of its request. Its item keeps it, for the decisions about the request.
+type demands struct {
+	timeout time.Duration // how long the client waits for the answer, according to the body if no header says it; 0 if it does not say
+}
+
+// demands reads the headers of the request.
+func (e *exchange) demands() (d demands, err error) {
+	d.timeout, err = clientTimeout(e.request.Header, e.grpc)
+	return d, err
+}
+
+// clientTimeout returns how long the client will wait for the answer, or 0 if it does not say.
+func clientTimeout(h http.Header, grpc bool) (time.Duration, error) {
+	if grpc {
+		if d, err := parseGRPCTimeout(h.Get(grpcTimeoutHeader)); d != 0 || err != nil {
+			return d, err
+		}
+	}
+	for _, name := range timeoutHeaders {
+		text := h.Get(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 || n > int64(24*time.Hour/time.Millisecond) {
+			return 0, fmt.Errorf("header %s: %.32q is no number of milliseconds from 1 to a day", name, text)
+		}
+		return time.Duration(n) * time.Millisecond, nil
+	}
+	return 0, nil
+}

@@ -203,7 +203,7 @@ func (f *function) accept(it *item) {
 		switch { // as for requests that were held
 		case f.config.Hold.InTime:
 			it.request.Deadline = it.due
-		case !it.explicit:
+		case !it.explicit():
 			it.request.Deadline = time.Now().Add(it.timeout)
 		}
 		f.add(it)

@@ -95,7 +95,7 @@ func (f *function) releaseHeld() {
 	now := time.Now()
 	for _, it := range f.held {
 		it.held.Stop()
-		if !it.explicit && it.cold {
+		if !it.explicit() && it.cold {
 			it.request.Deadline = now.Add(it.timeout)
 		}
 		f.add(it)

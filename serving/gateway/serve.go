@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -68,9 +67,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 
 func (e *exchange) serve() {
 	err := validate(e.request)
-	var timeout time.Duration
+	var d demands
 	if err == nil {
-		timeout, err = e.clientTimeout()
+		d, err = e.demands()
 	}
 	if err != nil {
 		e.reject(newRefusal(causeBadRequest, err.Error()))
@@ -105,11 +104,8 @@ func (e *exchange) serve() {
 		e.reject(refused)
 		return
 	}
-	var deadline time.Time
-	if timeout = cmp.Or(timeout, said); timeout > 0 {
-		deadline = e.start.Add(timeout)
-	}
-	it, refused := e.function.admit(p, deadline, e.spent)
+	d.timeout = cmp.Or(d.timeout, said)
+	it, refused := e.function.admit(p, d, e.start, e.spent)
 	if refused.status != 0 {
 		e.refuse(refused)
 		return
@@ -117,7 +113,7 @@ func (e *exchange) serve() {
 	ctx, cancel := context.WithCancelCause(e.request.Context())
 	defer cancel(nil)
 	e.cancel = cancel
-	if it.explicit {
+	if it.explicit() {
 		e.deadline = time.AfterFunc(time.Until(it.due), func() { cancel(context.DeadlineExceeded) })
 		defer e.deadline.Stop()
 	}
@@ -175,26 +171,4 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 	e.queued += time.Since(begin)
 	e.giveUp(why)
 	return turn{}, false
-}
-
-// clientTimeout returns how long the client will wait for the answer, or 0 if it does not say.
-func (e *exchange) clientTimeout() (time.Duration, error) {
-	h := e.request.Header
-	if e.grpc {
-		if d, err := parseGRPCTimeout(h.Get(grpcTimeoutHeader)); d != 0 || err != nil {
-			return d, err
-		}
-	}
-	for _, name := range timeoutHeaders {
-		text := h.Get(name)
-		if text == "" {
-			continue
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 1 || n > int64(24*time.Hour/time.Millisecond) {
-			return 0, fmt.Errorf("header %s: %.32q is no number of milliseconds from 1 to a day", name, text)
-		}
-		return time.Duration(n) * time.Millisecond, nil
-	}
-	return 0, nil
 }
