@@ -77,9 +77,8 @@ type Configuration struct {
 	// RunAhead is how much unfinished work a process may have queued on the device. Default: 1ms.
 	RunAhead metav1.Duration `json:"runAhead,omitzero"`
 
-	// TokenPolicy is the order in which shares of class mps get their time tokens. "table" follows the slot table by which the shares were
-	// admitted. "fast" is the queue of FaST-GShare, which does not guarantee the quota in each second. Shares of class elastic have block tokens
-	// instead. Default: table.
+	// TokenPolicy is the order in which shares of class mps get their time tokens, one of those that docs/operate.md describes under "Order of time
+	// tokens". Only the default guarantees the quota in each second. Shares of class elastic have block tokens instead. Default: table.
 	TokenPolicy string `json:"tokenPolicy,omitempty"`
 
 	// DebugAddress is the address at which gshare-node --standalone serves /metrics, such as 127.0.0.1:9477. It must be a loopback address, because
