@@ -24,6 +24,8 @@ If serving is installed, they also cover its kinds, controller and gateways, and
 doctor only reads from the API server, with your permissions. Checks that need other permissions are reported as unknown. The exit code
 is 1 if a check failed.`
 
+var _ = inCluster.add(doctorCommand)
+
 func doctorCommand() *cobra.Command {
 	var flags cluster.Flags
 	var format output.Format

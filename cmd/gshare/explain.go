@@ -31,6 +31,8 @@ explain needs permission to list nodes and pods and, for pods with resource clai
 to list ConfigMaps in gshare-system, it uses the scheduler's configuration, otherwise the default one. It does not evaluate conditions
 that depend on other pods (pod affinity, topology spread, volumes, ports), but shows the scheduler's last message about them.`
 
+var _ = inCluster.add(explainCommand)
+
 func explainCommand() *cobra.Command {
 	var flags cluster.Flags
 	var format output.Format

@@ -50,6 +50,8 @@ func (f *functionFlags) addTo(cmd *cobra.Command) {
 	})
 }
 
+var _ = inServing.add(functionCommand)
+
 func functionCommand() *cobra.Command {
 	var flags functionFlags
 	var everywhere bool

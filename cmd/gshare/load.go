@@ -72,6 +72,8 @@ func (r *requestFlags) isZero() bool {
 	return r.method == "" && r.data == "" && len(r.headers) == 0 && !r.stream
 }
 
+var _ = toTest.add(loadCommand)
+
 func loadCommand() *cobra.Command {
 	l := &loadRun{
 		plan:      load.Plan{Length: 10 * time.Second, Timeout: 30 * time.Second, MaxInFlight: 10_000},

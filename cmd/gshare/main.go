@@ -18,46 +18,40 @@ func main() {
 	cli.Main(cmd)
 }
 
-// group is a list of commands that are used in one place.
+// group is a list of commands that are used in one place. A command adds itself, beside its definition.
 type group struct {
-	where    string
-	commands []*cobra.Command
+	title    string
+	commands []func() *cobra.Command
 }
 
-// groups returns all commands. The command top occurs in two groups.
-func groups() []group {
-	return []group{
-		{"On a machine with gshare-node", []*cobra.Command{runCommand(), serveCommand(), profileCommand(), setCommand(), stopCommand(), psCommand(), topCommand()}},
-		{inCluster, []*cobra.Command{explainCommand(), mapCommand(), treeCommand(), topCommand(), doctorCommand(), versionCommand(), webCommand()}},
-		{inServing, []*cobra.Command{functionCommand(), sloCommand()}},
-		{"Before you share", []*cobra.Command{whatifCommand(), planCommand()}},
-		{"To test servers", []*cobra.Command{loadCommand()}},
-	}
+func (g *group) add(command func() *cobra.Command) bool {
+	g.commands = append(g.commands, command)
+	return true
 }
 
-// The groups of commands for administrators of a cluster.
-const (
-	inCluster = "In a cluster with gshare"
-	inServing = "In a cluster with serving"
+var (
+	onMachine     = &group{title: "On a machine with gshare-node"}
+	inCluster     = &group{title: "In a cluster with gshare"}
+	inServing     = &group{title: "In a cluster with serving"}
+	beforeSharing = &group{title: "Before you share"}
+	toTest        = &group{title: "To test servers"}
 )
+
+// groups are all commands.
+var groups = []*group{onMachine, inCluster, inServing, beforeSharing, toTest}
 
 // root returns the command gshare with all its subcommands.
 func root() *cobra.Command {
-	cmd := cli.Root(&cobra.Command{Use: "gshare", Short: "Share GPUs between programs and pods", Version: release.Version()})
-	long := "gshare shares GPUs.\n\n"
-	added := map[string]bool{}
-	for _, g := range groups() {
-		var names []string
-		for _, sub := range g.commands {
-			names = append(names, sub.Name())
-			if !added[sub.Name()] {
-				cmd.AddCommand(sub)
-			}
-			added[sub.Name()] = true
+	cmd := cli.Root(&cobra.Command{Use: "gshare", Short: "Share GPUs between programs and pods", Version: release.Version(),
+		Long: "gshare shares GPUs. Installed as kubectl-gshare, it is a kubectl plugin: kubectl gshare."})
+	for _, g := range groups {
+		cmd.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, command := range g.commands {
+			sub := command()
+			sub.GroupID = g.title
+			cmd.AddCommand(sub)
 		}
-		long += g.where + ": " + strings.Join(names, ", ") + ".\n"
 	}
-	cmd.Long = long + "\nInstalled as kubectl-gshare, it is a kubectl plugin: kubectl gshare."
 	return cmd
 }
 

@@ -22,6 +22,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
+var _ = inCluster.add(mapCommand)
+
 func mapCommand() *cobra.Command {
 	var flags cluster.Flags
 	var format output.Format

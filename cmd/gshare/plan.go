@@ -64,6 +64,8 @@ var planners = []struct {
 	plan func(planning.Input) (planning.Plan, error)
 }{{"gshare", planning.Best}, {"pamba", planning.Phases}, {"harmonybatch", planning.HarmonyBatch}}
 
+var _ = beforeSharing.add(planCommand)
+
 func planCommand() *cobra.Command {
 	p := &planFlags{}
 	cmd := &cobra.Command{

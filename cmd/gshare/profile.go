@@ -70,6 +70,8 @@ type commandFlags struct {
 	training                bool // the program is a training job and answers no requests
 }
 
+var _ = onMachine.add(profileCommand)
+
 func profileCommand() *cobra.Command {
 	p := &profileRun{}
 	cmd := &cobra.Command{

@@ -17,6 +17,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
+var _ = onMachine.add(psCommand)
+
 func psCommand() *cobra.Command {
 	var socket string
 	var format output.Format

@@ -29,6 +29,8 @@ type runOptions struct {
 	wait                                  bool
 }
 
+var _ = onMachine.add(runCommand)
+
 func runCommand() *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{

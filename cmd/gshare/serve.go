@@ -45,6 +45,8 @@ type serveRun struct {
 	inTurn           bool
 }
 
+var _ = onMachine.add(serveCommand)
+
 func serveCommand() *cobra.Command {
 	s := &serveRun{}
 	cmd := &cobra.Command{

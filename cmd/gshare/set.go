@@ -8,6 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 )
 
+var _ = onMachine.add(setCommand)
+
 func setCommand() *cobra.Command {
 	var socket string
 	var limit, quota int64

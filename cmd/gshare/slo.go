@@ -29,6 +29,8 @@ type sloReport struct {
 	Notes     []string            `json:"notes,omitempty"`
 }
 
+var _ = inServing.add(sloCommand)
+
 func sloCommand() *cobra.Command {
 	var flags functionFlags
 	during := 10 * time.Second

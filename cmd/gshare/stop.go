@@ -12,6 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 )
 
+var _ = onMachine.add(stopCommand)
+
 func stopCommand() *cobra.Command {
 	var socket string
 	var grace time.Duration

@@ -29,6 +29,8 @@ gshare top shows the runs of this machine. With --cluster, the default of kubect
 metrics of the node agents. That needs permission to list pods and to create pods/portforward in gshare-system. A share that had to wait
 and got less than its quota is marked BELOW QUOTA. Over intervals of a second or less, this may be chance.`
 
+var _ = onMachine.add(topCommand)
+
 func topCommand() *cobra.Command {
 	var socket string
 	var every time.Duration

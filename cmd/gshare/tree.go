@@ -16,6 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
+var _ = inCluster.add(treeCommand)
+
 func treeCommand() *cobra.Command {
 	var flags cluster.Flags
 	var format output.Format

@@ -16,6 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 )
 
+var _ = inCluster.add(versionCommand)
+
 func versionCommand() *cobra.Command {
 	var flags cluster.Flags
 	var format output.Format

@@ -20,6 +20,8 @@ password. The API server authenticates the token (TokenReview) and authorizes it
 gshare web itself needs permission to list nodes and pods and to create TokenReviews and SubjectAccessReviews. The manifests
 in manifests/web run it in the cluster.`
 
+var _ = inCluster.add(webCommand)
+
 func webCommand() *cobra.Command {
 	var flags cluster.Flags
 	var options web.Options

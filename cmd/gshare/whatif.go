@@ -70,6 +70,8 @@ type whatifRun struct {
 	options             live.Options
 }
 
+var _ = beforeSharing.add(whatifCommand)
+
 func whatifCommand() *cobra.Command {
 	w := &whatifRun{}
 	cmd := &cobra.Command{

@@ -24,6 +24,18 @@ type section struct {
 	err  error
 }
 
+// addGroups writes a table of a command's subcommands for each of its groups.
+func (s *section) addGroups(cmd *cobra.Command) {
+	for _, g := range cmd.Groups() {
+		fmt.Fprintf(&s.text, "\n| %s | What it does |\n|---|---|\n", strings.TrimSuffix(g.Title, ":"))
+		for _, sub := range cmd.Commands() {
+			if sub.GroupID == g.ID {
+				fmt.Fprintf(&s.text, "| [`%s`](#%s) | %s |\n", sub.Name(), strings.ReplaceAll(sub.CommandPath(), " ", "-"), cell(sub.Short))
+			}
+		}
+	}
+}
+
 func (s *section) add(cmd *cobra.Command) {
 	if cmd.Short == "" {
 		s.err = errors.Join(s.err, fmt.Errorf("%s has no description", cmd.CommandPath()))
@@ -47,6 +59,7 @@ func (s *section) add(cmd *cobra.Command) {
 	if cmd.Example != "" {
 		fmt.Fprintf(&s.text, "\nExamples:\n\n```text\n%s\n```\n", strings.ReplaceAll(strings.Trim(cmd.Example, "\n")[2:], "\n  ", "\n"))
 	}
+	s.addGroups(cmd)
 	s.addFlags(cmd)
 	s.text.WriteString("\n")
 	for _, sub := range cmd.Commands() {
