@@ -188,7 +188,7 @@ func findingText(f watchdog.Finding) string {
 	case watchdog.Trespasser:
 		return "a process uses a device that is not of its share"
 	case watchdog.Unhooked:
-		return "a process runs" + through(f.Library) + " without the hook, and is not limited in time"
+		return enforcement.Unhooked(through(f.Library), f.Unhooked)
 	case watchdog.Beside:
 		return "a process can use the GPU" + through(f.Library) + " without the hook, and is not limited there"
 	case watchdog.Uncounted, watchdog.Overdrawn:

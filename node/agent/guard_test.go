@@ -340,3 +340,39 @@ func TestFind(t *testing.T) {
 		t.Error("hasTickets is wrong")
 	}
 }
+
+// TestWhyUnhooked: status and event of a pod name why a program on its slice has no hook.
+func TestWhyUnhooked(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	compile := exec.Command("gcc", "-static", "-x", "c", "-", "-o", filepath.Join(t.TempDir(), "static"))
+	compile.Stdin = strings.NewReader("#include <unistd.h>\nint main(void) { char c; return read(0, &c, 1) != 1; }\n")
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	loader := filepath.Join(t.TempDir(), "ld-musl-x86_64.so.1")
+	if err := os.WriteFile(loader, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, start := range map[string]func() *program{
+		"it is statically linked":             func() *program { return launch(t, exec.Command(compile.Args[len(compile.Args)-1])) },
+		"it was started without libgshare.so": func() *program { return launch(t, exec.Command("cat")) },
+		"it is linked with musl": func() *program {
+			p := launch(t, exec.Command(os.Args[0]))
+			p.connect("map " + loader)
+			return p
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			c := newProcessFixture(t, config.ReportStrangers)
+			c.granted("a", "GPU-0", 20, 70)
+			p := start()
+			c.put(p, "a", "main")
+			c.use(p, "GPU-0")
+			c.enforced("a", "a process runs without the hook, and is not limited in time: "+want, true)
+			c.fixture.wait("an event", func() bool { return c.fixture.cluster.hasEvent("its time is not limited: " + want) })
+		})
+	}
+}

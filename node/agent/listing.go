@@ -28,11 +28,12 @@ type libraryKey struct {
 	session   bool
 }
 
-// mappedLibrary is the library through which a process was found to use the GPU without the hook, or none, and for how many lists the result
-// counts.
+// mappedLibrary is the library through which a process was found to use the GPU without the hook, or none, why it has no hook, and for how many
+// lists the result counts.
 type mappedLibrary struct {
-	name  string
-	reads int // lists until the process is read again, if it has no such library
+	name     string
+	unhooked string
+	reads    int // lists until the process is read again, if it has no such library
 }
 
 // libraryReads is the number of lists between two reads of the libraries of one process. A read takes up to a millisecond.
@@ -56,8 +57,8 @@ func (l *processLister) current(ctx context.Context) (processes []gpu.Process, o
 	return processes, err == nil || len(processes) > 0
 }
 
-// setLibraries sets, for each of these processes, the library through which it uses the GPU without the hook. It forgets all other
-// processes.
+// setLibraries sets, for each of these processes, the library through which it uses the GPU without the hook, and why it has no hook. It forgets
+// all other processes.
 func (l *processLister) setLibraries(processes []watchdog.Process) {
 	before := l.libraries
 	l.libraries = map[libraryKey]mappedLibrary{}
@@ -66,13 +67,16 @@ func (l *processLister) setLibraries(processes []watchdog.Process) {
 		k := libraryKey{p.PID, p.StartTime, p.Session}
 		found := before[k]
 		if found.name == "" && found.reads == 0 {
-			mapped, err := process.MappedLibraries(p.PID) // returns none for a process that has ended
-			found = mappedLibrary{watchdog.LibraryWithoutHook(slices.Values(mapped), p.Session), libraryReads}
+			mapped, err := process.MappedLibraries(p.PID)
+			found = mappedLibrary{name: watchdog.LibraryWithoutHook(slices.Values(mapped), p.Session), reads: libraryReads}
+			if err == nil && !p.Session {
+				found.unhooked = watchdog.WhyUnhooked(mapped)
+			}
 			if errors.Is(err, process.ErrTooLong) {
 				found.name = cmp.Or(found.name, "some of more libraries than the agent reads")
 			}
 		}
 		found.reads = max(0, found.reads-1)
-		p.Library, l.libraries[k] = found.name, found
+		p.Library, p.Unhooked, l.libraries[k] = found.name, found.unhooked, found
 	}
 }

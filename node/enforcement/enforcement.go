@@ -33,6 +33,16 @@ func MemoryCounts(c watchdog.MemoryCounts) string {
 		c.Driver/share.MiB, c.Ledger/share.MiB, c.Granted/share.MiB)
 }
 
+// Unhooked says that a process runs without the hook. through names a library by which it uses the GPU, reason is that of watchdog.WhyUnhooked; both
+// may be empty.
+func Unhooked(through, reason string) string {
+	text := "a process runs" + through + " without the hook, and is not limited in time"
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
+
 // MPS returns the name by which enforcement statuses refer to MPS. namespace means that the container runs in an MPS namespace, whose limits
 // its processes cannot loosen.
 func MPS(namespace bool) string {

@@ -299,9 +299,12 @@ func EachEnvironment(visit func(pid int, variables []string)) error {
 }
 
 // MappedLibraries returns the base names of the shared libraries that a process has mapped, each once, in the order of their addresses. If
-// the process has more mappings than are read, it returns the first ones and ErrTooLong.
+// the process has more mappings than are read, it returns the first ones and ErrTooLong. A process that has ended has none, and gives an error.
 func MappedLibraries(pid int) ([]string, error) {
 	text, err := ReadFile(pid, "maps")
+	if err == nil && len(text) == 0 {
+		err = os.ErrProcessDone
+	}
 	return parseMapped(string(text)), err
 }
 

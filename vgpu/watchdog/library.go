@@ -31,3 +31,26 @@ func LibraryWithoutHook(loaded iter.Seq[string], session bool) (name string) {
 	}
 	return name
 }
+
+// WhyUnhooked returns why a program runs without the hook, by the names of all libraries that it has loaded. It is empty if it has loaded the hook.
+// The loader of musl, which is its C library as well, cannot load a library that is linked with glibc.
+func WhyUnhooked(loaded []string) string {
+	musl, glibc := false, false
+	for _, library := range loaded {
+		switch {
+		case strings.HasPrefix(library, "libgshare.so"):
+			return ""
+		case strings.HasPrefix(library, "ld-musl-"), strings.HasPrefix(library, "libc.musl-"), library == "libc.so":
+			musl = true
+		case strings.HasPrefix(library, "ld-"), strings.HasPrefix(library, "ld64.so"), strings.HasPrefix(library, "ld.so"):
+			glibc = true
+		}
+	}
+	switch {
+	case musl:
+		return "it is linked with musl"
+	case glibc:
+		return "it was started without libgshare.so"
+	}
+	return "it is statically linked"
+}

@@ -29,3 +29,27 @@ func TestLibraryWithoutHook(t *testing.T) {
 		})
 	}
 }
+
+func TestWhyUnhooked(t *testing.T) {
+	const static, musl, glibc = "it is statically linked", "it is linked with musl", "it was started without libgshare.so"
+	for name, test := range map[string]struct {
+		loaded []string
+		want   string
+	}{
+		"hooked":             {[]string{"libcuda.so.535.1", "libc.so.6", "libgshare.so", "ld-linux-x86-64.so.2"}, ""},
+		"glibc":              {[]string{"libcuda.so.535.1", "libc.so.6", "ld-linux-x86-64.so.2"}, glibc},
+		"old glibc":          {[]string{"libc-2.28.so", "ld-2.28.so"}, glibc},
+		"glibc of POWER":     {[]string{"libc.so.6", "ld64.so.2"}, glibc},
+		"static":             {nil, static},
+		"static with driver": {[]string{"libcuda.so.535.1"}, static},
+		"musl":               {[]string{"libstdc++.so.6", "ld-musl-x86_64.so.1"}, musl},
+		"musl of Debian":     {[]string{"libc.so"}, musl},
+		"musl of a package":  {[]string{"libc.musl-aarch64.so.1"}, musl},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := WhyUnhooked(test.loaded); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -37,6 +37,7 @@ type Process struct {
 	Container          string      // name; empty if it is not known yet
 	Memory             share.Bytes // what the driver counts for it on the slice
 	Library            string      // by which it uses the GPU without the hook; empty if none is known
+	Unhooked           string      // why it runs without the hook; empty if it does not, or the reason is not known
 	Session            bool        // it has a session at the token server
 	AllocatedElsewhere bool        // another device plugin has allocated the device to its container
 	Ticketed           bool        // the kubelet has allocated gshare's device tickets to its container, or may have
