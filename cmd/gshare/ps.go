@@ -57,7 +57,7 @@ func writeRuns(w io.Writer, status control.Status) error {
 		for _, v := range r.VGPUs {
 			output.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
 				shortDevice(v.Device), formatRange(v.SM, v.SMLimit), v.SMNow.Percent(), formatRange(v.Quota, v.QuotaLimit), v.UsedTime.Percent(), memoryText(v.Memory),
-				memoryText(v.UsedMemory), len(v.Processes), stateOf(v, r.SelfPaced, r.Refused != ""), identity)
+				memoryText(v.UsedMemory), len(v.Processes), stateOf(v, &r), identity)
 		}
 	}
 	return t.Flush()
@@ -71,23 +71,29 @@ func formatRange(request, limit share.PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
-// stateOf returns the state of the processes that use a vGPU, as text: that selfPaced of them do not follow the agent, and that it refuses some.
-func stateOf(v control.VGPU, selfPaced int, refused bool) string {
+// stateOf returns the state of the processes that use a vGPU of a run, as text, with what of them does not follow the agent.
+func stateOf(v control.VGPU, r *control.Run) string {
+	state := "starting"
 	switch {
-	case refused && len(v.Processes) == 0:
-		return "refused"
-	case refused:
-		return stateOf(v, selfPaced, false) + ", some refused"
-	case selfPaced > 0:
-		return fmt.Sprintf("%s, %d self-paced", stateOf(v, 0, false), selfPaced)
+	case r.Refused != "" && len(v.Processes) == 0:
+		state = "refused"
 	case v.Running:
-		return "running"
+		state = "running"
 	case v.Waiting > 0:
-		return "waiting"
+		state = "waiting"
 	case len(v.Processes) > 0:
-		return "idle"
+		state = "idle"
 	}
-	return "starting"
+	if r.SelfPaced > 0 && state != "refused" {
+		state += fmt.Sprintf(", %d self-paced", r.SelfPaced)
+	}
+	if r.Refused != "" && state != "refused" {
+		state += ", some refused"
+	}
+	if r.Unhooked != "" {
+		state += ", unhooked: " + r.Unhooked
+	}
+	return state
 }
 
 // shortDevice returns the beginning of a GPU's UUID, which suffices to distinguish the GPUs of a machine.

@@ -103,7 +103,12 @@ func execProgram(ctx context.Context, program string, args []string, hook string
 		return err
 	}
 	environment := grant.Environment
-	if loader := foreignLoader(program); loader != "" {
+	loader, static := foreignLoader(program)
+	if static {
+		fmt.Fprintf(os.Stderr, "gshare: %s is not limited in time: it is statically linked, and cannot load %s; what it starts can (memory: %s; SMs: %s)\n",
+			program, hookName, withoutHook(grant.Enforcement.Memory), grant.Enforcement.SMs)
+	}
+	if loader != "" {
 		fmt.Fprintf(os.Stderr, "gshare: %s is not limited in time: its loader, %s, cannot load %s; nor is what it starts (memory: %s; SMs: %s)\n",
 			program, loader, hookName, withoutHook(grant.Enforcement.Memory), grant.Enforcement.SMs)
 	} else {

@@ -16,27 +16,27 @@ import (
 const scriptDepth = 5
 
 // foreignLoader returns the name of the loader of a program, or of the interpreter of a script, if it is another than glibc's, such as
-// ld-musl-x86_64.so.1. Such a loader ends a program whose LD_PRELOAD has a library that needs glibc. It returns "" for a static program and for
-// what cannot be read.
-func foreignLoader(program string) string {
+// ld-musl-x86_64.so.1. Such a loader ends a program whose LD_PRELOAD has a library that needs glibc. It returns "" for what cannot be read, and
+// reports whether the program is statically linked, and so has no loader.
+func foreignLoader(program string) (name string, static bool) {
 	for range scriptDepth {
 		file, err := os.Open(program)
 		if err != nil {
-			return ""
+			return "", false
 		}
 		next, isScript := scriptInterpreter(file)
-		loader := loaderOf(file)
+		loader, err := loaderOf(file)
 		file.Close()
 		if !isScript {
 			name := filepath.Base(loader)
 			if loader == "" || strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld64.so") || strings.HasPrefix(name, "ld.so") {
-				return ""
+				return "", loader == "" && err == nil
 			}
-			return name
+			return name, false
 		}
 		program = next
 	}
-	return ""
+	return "", false
 }
 
 // scriptInterpreter returns the program that runs a script, which is that behind env where the first line has env. It reports whether the file
@@ -61,21 +61,21 @@ func scriptInterpreter(file *os.File) (string, bool) {
 	return "", false
 }
 
-// loaderOf returns the loader that an ELF file names; "" if it names none or is none.
-func loaderOf(file *os.File) string {
+// loaderOf returns the loader that an ELF file names; "" if it names none.
+func loaderOf(file *os.File) (string, error) {
 	program, err := elf.NewFile(file)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	for _, p := range program.Progs {
 		if p.Type == elf.PT_INTERP {
 			path := make([]byte, min(p.Filesz, 4096))
 			n, _ := p.ReadAt(path, 0)
 			path, _, _ = bytes.Cut(path[:n], []byte{0})
-			return string(path)
+			return string(path), nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // withoutHook returns what still limits memory of the mechanisms in an enforcement status where the hook does not.

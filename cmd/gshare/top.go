@@ -117,7 +117,7 @@ func writeUse(b *bytes.Buffer, device string, r control.Run) {
 			continue
 		}
 		output.Fprintf(b, "  %-16.16s SM %4s of %-9s |%s| %5s of %-9s mem %6s of %-6s %s\n", r.Name, v.SMNow.Percent(), formatRange(v.SM, v.SMLimit),
-			usageBar(v.UsedTime, v.Quota), v.UsedTime.Percent(), formatRange(v.Quota, v.QuotaLimit), memoryText(v.UsedMemory), memoryText(v.Memory), stateOf(v, r.SelfPaced, r.Refused != ""))
+			usageBar(v.UsedTime, v.Quota), v.UsedTime.Percent(), formatRange(v.Quota, v.QuotaLimit), memoryText(v.UsedMemory), memoryText(v.Memory), stateOf(v, &r))
 	}
 }
 

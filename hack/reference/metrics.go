@@ -30,6 +30,7 @@ var exporters = []exporter{
 	{"gshare-node: the node", "At `/metrics` of the agent. A slice is a GPU or a MIG instance, a grant a container with a share.", []string{"node/agent"}},
 	{"gshare-node: shares", "At `/metrics` of the agent. Those of a share have one series for each vGPU of a container; `gshare_node_grant_info` has the pod of each " +
 		"container.", []string{"node/tokenserver/metrics"}},
+	{"gshare-node: runs", "At `/metrics` of an agent of one machine (`gshare-node --standalone`).", []string{"node/standalone"}},
 	{"gshare-node: simulated devices", "Only with `simulatedKernels`.", []string{"node/gpu/simulation"}},
 	{"gshare-node: the front", "At `/metrics` of the front, the container that stays registered with the kubelet while the agent is replaced.", []string{"deviceplugin"}},
 	{"gshare-gateway", "At `/metrics` of the gateway.", []string{"serving/gateway"}},

@@ -357,9 +357,9 @@ func TestWhyUnhooked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, start := range map[string]func() *program{
-		"it is statically linked":             func() *program { return launch(t, exec.Command(compile.Args[len(compile.Args)-1])) },
-		"it was started without libgshare.so": func() *program { return launch(t, exec.Command("cat")) },
-		"it is linked with musl": func() *program {
+		"statically linked":            func() *program { return launch(t, exec.Command(compile.Args[len(compile.Args)-1])) },
+		"started without libgshare.so": func() *program { return launch(t, exec.Command("cat")) },
+		"linked with musl": func() *program {
 			p := launch(t, exec.Command(os.Args[0]))
 			p.connect("map " + loader)
 			return p
@@ -371,8 +371,8 @@ func TestWhyUnhooked(t *testing.T) {
 			p := start()
 			c.put(p, "a", "main")
 			c.use(p, "GPU-0")
-			c.enforced("a", "a process runs without the hook, and is not limited in time: "+want, true)
-			c.fixture.wait("an event", func() bool { return c.fixture.cluster.hasEvent("its time is not limited: " + want) })
+			c.enforced("a", "a process runs without the hook, and is not limited in time: its program is "+want, true)
+			c.fixture.wait("an event", func() bool { return c.fixture.cluster.hasEvent("its time is not limited: it is " + want) })
 		})
 	}
 }

@@ -88,8 +88,8 @@ func violationText(f watchdog.Finding, program string) string {
 	case watchdog.Trespasser:
 		text = fmt.Sprintf("%s uses slice %s, which is not of its share: it must not create device nodes of its own, nor mount them", who, f.Slice)
 	case watchdog.Unhooked:
-		text = fmt.Sprintf("%s uses slice %s%s without the hook, so its time is not limited: %s; its program must use CUDA, be dynamically linked "+
-			"with glibc and must not change /etc/ld.so.preload", who, f.Slice, through(f.Library), cmp.Or(f.Unhooked, "it has no session"))
+		text = fmt.Sprintf("%s uses slice %s%s without the hook, so its time is not limited: it is %s; its program must use CUDA, be dynamically linked "+
+			"with glibc and must not change /etc/ld.so.preload", who, f.Slice, through(f.Library), cmp.Or(f.Unhooked, "without a session"))
 	case watchdog.Beside:
 		text = fmt.Sprintf("%s can use slice %s%s without the hook, and is not limited there: use CUDA, or request the whole device", who, f.Slice,
 			through(f.Library))

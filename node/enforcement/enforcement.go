@@ -38,7 +38,7 @@ func MemoryCounts(c watchdog.MemoryCounts) string {
 func Unhooked(through, reason string) string {
 	text := "a process runs" + through + " without the hook, and is not limited in time"
 	if reason != "" {
-		text += ": " + reason
+		text += ": its program is " + reason
 	}
 	return text
 }

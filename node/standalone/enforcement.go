@@ -16,6 +16,8 @@ type enforcementReporter struct {
 	devices *deviceSet
 	mps     *mps.Manager
 	audit   *memoryAudit
+
+	unhooked *unhookedWatch
 }
 
 // statusOf returns the enforcement status of a run: which mechanisms limit its share, and what is not enforced.
@@ -78,7 +80,7 @@ func (e *enforcementReporter) mpsBypass(r *run) string {
 }
 
 // addObserved returns the status of one of the runs, with notes added to its enforcement status: about each vGPU that a process of the run
-// uses without MPS, about memory that the driver counts and the hook does not, about processes that pace themselves or are refused, and about kernels that last
+// uses without MPS, about memory that the driver counts and the hook does not, about processes that pace themselves, are refused or have no hook, and about kernels that last
 // longer than their turns.
 func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Run {
 	r := observed.status()
@@ -94,6 +96,9 @@ func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Ru
 	}
 	if r.Refused != "" {
 		r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.Refused+r.Refused)
+	}
+	if r.Unhooked = e.unhooked.reasonOf(r.ID); r.Unhooked != "" {
+		r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.Unhooked("", r.Unhooked))
 	}
 	if note := e.audit.noteOf(r.ID); note != "" {
 		r.Enforcement.Missing = append(r.Enforcement.Missing, note)

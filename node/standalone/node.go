@@ -52,6 +52,7 @@ type Node struct {
 	enforcement *enforcementReporter
 	memory      *memoryLimiter
 	audit       *memoryAudit
+	unhooked    *unhookedWatch
 	granter     *granter
 }
 
@@ -61,14 +62,14 @@ func New(o Options) (*Node, error) {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming
 	}
-	n := &Node{Options: o, runs: &runStore{}, audit: &memoryAudit{watch: watchdog.NewMemoryWatch(watchdog.Config{})}}
+	n := &Node{Options: o, runs: &runStore{}, audit: &memoryAudit{watch: watchdog.NewMemoryWatch(watchdog.Config{})}, unhooked: &unhookedWatch{}}
 	var err error
 	if n.devices, err = newDeviceSet(&n.Options); err != nil {
 		return nil, err
 	}
 	n.granter = &granter{Options: &n.Options, devices: n.devices, runs: n.runs}
 	manager := mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: n.granter.retryWaiters})
-	n.enforcement = &enforcementReporter{Options: &n.Options, devices: n.devices, mps: manager, audit: n.audit}
+	n.enforcement = &enforcementReporter{Options: &n.Options, devices: n.devices, mps: manager, audit: n.audit, unhooked: n.unhooked}
 	if n.server, err = newRunServer(&n.Options, n.devices, manager, n.enforcement); err != nil {
 		return nil, err
 	}
@@ -94,17 +95,20 @@ func (n *Node) Close() {
 }
 
 // watchProcesses observes the processes on the devices until the node is closed. It passes them to the MPS manager, which finds those that
-// run without MPS, and compares their memory with what the hook counts. Close does not wait for it, since a call may hang in the driver.
+// run without MPS, compares their memory with what the hook counts, and looks for programs without the hook. Close does not wait for it, since a call
+// may hang in the driver.
 func (n *Node) watchProcesses() {
-	if n.Source == nil {
-		return
-	}
 	go func() {
 		for ; !n.runs.isClosed(); time.Sleep(n.timing.period) {
-			if processes, err := n.Source.Processes(); err == nil {
-				n.server.mps.ObserveProcesses(processes)
-				n.audit.observe(n.runs.snapshot(), processes)
+			var processes []gpu.Process
+			if n.Source != nil {
+				var err error
+				if processes, err = n.Source.Processes(); err == nil {
+					n.server.mps.ObserveProcesses(processes)
+					n.audit.observe(n.runs.snapshot(), processes)
+				}
 			}
+			n.unhooked.observe(n.runs.snapshot(), processes, n.timing.period)
 		}
 	}()
 }

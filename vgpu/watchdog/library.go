@@ -32,7 +32,7 @@ func LibraryWithoutHook(loaded iter.Seq[string], session bool) (name string) {
 	return name
 }
 
-// WhyUnhooked returns why a program runs without the hook, by the names of all libraries that it has loaded. It is empty if it has loaded the hook.
+// WhyUnhooked returns why a program runs without the hook (it is ...), by the names of all libraries that it has loaded. It is empty if it has loaded the hook.
 // The loader of musl, which is its C library as well, cannot load a library that is linked with glibc.
 func WhyUnhooked(loaded []string) string {
 	musl, glibc := false, false
@@ -48,9 +48,9 @@ func WhyUnhooked(loaded []string) string {
 	}
 	switch {
 	case musl:
-		return "it is linked with musl"
+		return "linked with musl"
 	case glibc:
-		return "it was started without libgshare.so"
+		return "started without libgshare.so"
 	}
-	return "it is statically linked"
+	return "statically linked"
 }

@@ -31,7 +31,7 @@ func TestLibraryWithoutHook(t *testing.T) {
 }
 
 func TestWhyUnhooked(t *testing.T) {
-	const static, musl, glibc = "it is statically linked", "it is linked with musl", "it was started without libgshare.so"
+	const static, musl, glibc = "statically linked", "linked with musl", "started without libgshare.so"
 	for name, test := range map[string]struct {
 		loaded []string
 		want   string

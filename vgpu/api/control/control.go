@@ -121,6 +121,7 @@ type Run struct {
 	Priority    string            `json:"class"`
 	Enforcement EnforcementStatus `json:"enforcement"`
 	SelfPaced   int               `json:"selfPaced,omitempty"` // processes that have a session and yet do not follow the agent, but pace themselves
+	Unhooked    string            `json:"unhooked,omitempty"`  // why a program of the run has not loaded the hook: it is ...
 	Refused     string            `json:"refused,omitempty"`   // why a process of the run has no session now, and so no memory and no launches
 	Refusals    uint64            `json:"refusals"`            // connections of its processes that were refused
 	VGPUs       []VGPU            `json:"vgpus"`
