@@ -68,12 +68,26 @@ int fake_capture_node(struct stream *stream, const struct graph_node *node)
 
 CUresult fake_check_wait(struct stream *stream)
 {
-	struct capture *capture = stream ? fake_capture(stream) : NULL;
+	struct capture *capture = fake_capture(stream);
 	if (capture) {
 		capture->invalid = 1;
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
 	return fake_check_unsafe();
+}
+
+/* A synchronisation with a context includes its streams that capture, whatever their modes and whoever's they are. */
+CUresult fake_check_wait_context(const struct context *context)
+{
+	CUresult result = fake_check_unsafe();
+	pthread_mutex_lock(&fake_lock);
+	for (int i = 0; i < CAPTURES_MAX; i++)
+		if (active[i] && active[i]->origin->context == context) {
+			active[i]->invalid = 1;
+			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+		}
+	pthread_mutex_unlock(&fake_lock);
+	return result;
 }
 
 /* The legacy stream synchronises with all blocking streams of its context, which is illegal while one of them captures. */

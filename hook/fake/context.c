@@ -395,7 +395,7 @@ static CUresult synchronise(struct context *context)
 {
 	if (!context || !context->id)
 		return context && context != fake_current ? CUDA_ERROR_INVALID_CONTEXT : fake_no_context();
-	CUresult refused = fake_check_wait(NULL);
+	CUresult refused = fake_checks ? fake_check_wait_context(context) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
 	if (fake_simulated)

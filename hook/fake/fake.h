@@ -227,7 +227,8 @@ uint64_t fake_next_id(void);                 /* returns a number that is unique 
 /* capture.c: checks of calls while streams capture; each returns CUDA_SUCCESS or the error that a driver would return */
 extern int fake_checks; /* number of captures and simulations; calls skip the checks while it is 0 */
 CUresult fake_check_unsafe(void);                        /* a potentially unsafe call */
-CUresult fake_check_wait(struct stream *stream); /* a synchronisation with the stream, or with all if NULL */
+CUresult fake_check_wait(struct stream *stream); /* a synchronisation with the stream */
+CUresult fake_check_wait_context(const struct context *context); /* a synchronisation with all streams of a context */
 CUresult fake_check_legacy(struct stream *stream);     /* work on the legacy stream, which synchronises with others */
 struct capture *fake_capture(struct stream *stream); /* returns the capture that the stream is in, or NULL */
 struct graph_node;
