@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/fleet"
@@ -401,4 +402,58 @@ func TestObjectives(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStartLimit: a server that does not become ready has five minutes beside what its startup probe allows, and is then started again.
+func TestStartLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := functions(t, 1)
+		all[0].Container().StartupProbe = &v1.Probe{InitialDelaySeconds: 5, PeriodSeconds: 10, FailureThreshold: 60}
+		w, stop := startWith(t, all)
+		w.hangs = true
+		w.ask("f0")
+		time.Sleep(15*time.Minute + 5*time.Second - objective - 2*poll)
+		if s := w.turns.Status()[0]; s.Reason != "Starting" || s.Failures != 0 {
+			t.Errorf("before the limit: %+v", s)
+		}
+		time.Sleep(3 * poll)
+		if s := w.turns.Status()[0]; s.Failures != 1 || !strings.Contains(s.Message, "not ready in time") {
+			t.Errorf("after the limit: %+v", s)
+		}
+		time.Sleep(time.Second)
+		w.hangs = false
+		if status := w.ask("f0"); status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+		stop()
+	})
+}
+
+// TestStatus says of a function whose server does not start why, and of others how long they had a GPU.
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, stop := start(t, 2)
+		w.failFirst = true
+		answer := make(chan int, 1)
+		go func() { answer <- w.ask("f0") }()
+		time.Sleep(500 * ms)
+		if s := w.turns.Status()[0]; s.Reason != "Failing" || s.Message != "exited" || s.Failures != 1 || s.Ready {
+			t.Errorf("after a failure: %+v", s)
+		}
+		if status := <-answer; status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+		for range 120 { // one each 95 ms, of which it is unused for less than idleEnd
+			time.Sleep(idleEnd - 15*ms)
+			w.ask("f0")
+		}
+		s := w.turns.Status()
+		if s[0].Reason != "Serving" || s[0].Message != "" || s[0].Replicas["ready"] != 1 || s[0].Rate < 10 || s[0].Rate > 11 || s[0].GPUTime < 11*time.Second {
+			t.Errorf("%+v", s[0])
+		}
+		if s[1].Reason != "Idle" || len(s[1].Replicas) > 0 || s[1].Rate != 0 || s[1].GPUTime != 0 {
+			t.Errorf("never asked: %+v", s[1])
+		}
+		stop()
+	})
 }
