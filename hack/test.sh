@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.."
 mode=${1:-core}
 shift || true
 module=$(go list -m)
-concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|deviceplugin|node/(agent|kubelet|mps|process|standalone|store|swap|tokenserver))(/|\$)"
+concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|deviceplugin|node/(agent|kubelet|mps|process|standalone|store|tokenserver))(/|\$)"
 # Tests that run a Kubernetes API server or scheduler, or measure the time of whole programs: one package at a time.
 alone="^$module/(cmd/gshare/internal/(verdict/scheduled|web)|cmd/gshare-(lab/internal/trial|node|scheduler)|test/(admission|claims|controlplane|install|plugins|soak))(/|\$)"
 driver="^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)" # tests that run programs on the fake driver

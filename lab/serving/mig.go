@@ -5,10 +5,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/lab/serving/residency"
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 )
 
 // migSimulation simulates functions on MIG instances of fixed sizes under one policy. It has many fields because it is the whole state of
@@ -144,8 +145,8 @@ func (w *migSimulation) removeUnneeded() error {
 			}
 			idle := now-c.lastUsed >= keepAlive
 			if w.policy.pipelines {
-				standing := residency.InstanceState{Residency: scaling.Hot, Since: c.since, Utilisation: c.use.Utilisation(now, useWindow)}
-				idle = residencyPolicy.Next(now, standing) != scaling.Hot
+				standing := &pool.Instance{Residency: scaling.Hot, Since: c.since, Utilisation: c.use.Utilisation(now, useWindow)}
+				idle = thresholds.Next(now, standing) != scaling.Hot
 			}
 			if idle && a.canSpare(c) {
 				c.retire()

@@ -6,8 +6,8 @@ import (
 	"sort"
 	"time"
 
+	"github.com/gshare-dev/gshare/lab/serving/residency"
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/pipeline/routing"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/lab/serving/residency"
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -63,7 +63,7 @@ func (a *migFunction) capacity(without *migInstance) float64 {
 		}
 	}
 	if capacity == 0 && a.fastest > 0 {
-		capacity = float64(residencyPolicy.Up) / float64(share.Whole) / maxUtilisation / a.fastest.Seconds()
+		capacity = float64(thresholds.Up) / float64(share.Whole) / maxUtilisation / a.fastest.Seconds()
 	}
 	return capacity
 }

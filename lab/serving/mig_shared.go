@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/gshare-dev/gshare/lab/serving/residency"
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 )
 
 // startShared starts the requests that package residency dispatches now to slices that functions share in turn.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
+	"github.com/gshare-dev/gshare/lab/serving/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/packing"

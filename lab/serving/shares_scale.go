@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 )
@@ -120,11 +119,11 @@ func (p *sharedFunction) moveToHost(i *instance) {
 	p.remove(i)
 }
 
-// residencyPolicy decides when an instance reserves its SMs and when an unused one is removed. FluidFaaS has these rules for MIG slices.
-var residencyPolicy = residency.Policy{Up: 600, Window: useWindow}
+// thresholds decide when an instance reserves its SMs and when an unused one is removed. FluidFaaS has these rules for MIG slices.
+var thresholds = pool.Thresholds{Up: 600}
 
 // retention keeps surplus instances of a function.
-var retention = pool.Policy{Retain: true, Residency: residencyPolicy}
+var retention = pool.Policy{Retain: true, Residency: thresholds}
 
 // useWindow is the time over which the utilisation of an instance is averaged.
 const useWindow = 30 * time.Second

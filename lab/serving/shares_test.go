@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/lab/serving/residency"
 	"github.com/gshare-dev/gshare/serving/rules/arrival"
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -86,7 +85,7 @@ type Policy struct {
 	WarmAs scaling.Configuration
 
 	// Residency holds the thresholds that Review applies.
-	Residency residency.Policy
+	Residency Thresholds
 }
 
 // Next returns the next step, and false if there is none. want holds the instances that the autoscaler counts, and have those that exist or

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -250,7 +249,7 @@ func randomPool(random *rand.Rand) (want []scaling.Instance, have []Instance) {
 
 func TestReview(t *testing.T) {
 	const now = time.Hour
-	p := Policy{Retain: true, Warm: 1, Residency: residency.Policy{}}
+	p := Policy{Retain: true, Warm: 1, Residency: Thresholds{}}
 	used := func(i Instance, utilisation share.PerMille) Instance { i.Utilisation = utilisation; return i }
 	recent := func(i Instance) Instance { i.LastUsed = now; return i }
 	busy := func(i Instance) Instance { i.Busy = true; return i }

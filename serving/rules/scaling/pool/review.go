@@ -3,14 +3,13 @@ package pool
 import (
 	"time"
 
-	"github.com/gshare-dev/gshare/serving/rules/pipeline/residency"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 )
 
 // Review returns the residency that the instance at an index should have given its use; this may be the one that it has. Call it regularly
 // for every instance, with have including the changes that the calls before it led to. Cold means: stop the instance.
 //
-// A busy instance is promoted and an idle one demoted (residency.Policy.Next); at most one is Shared. The caller makes an instance Hot only
+// A busy instance is promoted and an idle one demoted (Thresholds.Next); at most one is Shared. The caller makes an instance Hot only
 // if there is room for its SM-time. Counted instances are never stopped, and surplus ones never promoted. Warm ones are stopped until only
 // the warm minimum is left.
 func (p Policy) Review(now time.Duration, want []scaling.Instance, have []Instance, at int) scaling.Residency {
@@ -18,9 +17,7 @@ func (p Policy) Review(now time.Duration, want []scaling.Instance, have []Instan
 	if i.Phase != Ready {
 		return i.Residency
 	}
-	next := p.Residency.Next(now, residency.InstanceState{
-		Residency: i.Residency, Since: i.Since, LastRequest: i.LastUsed, Busy: i.Busy, Utilisation: i.Utilisation,
-	})
+	next := p.Residency.Next(now, i)
 	counted := contains(want, i.ID)
 	switch {
 	case next == scaling.Hot && !counted,

@@ -18,8 +18,6 @@ func TestBounds(t *testing.T) {
 		bounds.Of("stay", 1, hour, func(p *Policy, n int64) { p.Stay = time.Duration(n) }),
 		bounds.Of("coldAfter", 1, 365*24*hour, func(p *Policy, n int64) { p.ColdAfter = time.Duration(n) }),
 		bounds.Of("host", 0, memory, func(p *Policy, n int64) { p.Host = share.Bytes(n) }),
-		bounds.Of("turn.requests", 1, maxTurn, func(p *Policy, n int64) { p.Turn.Requests = int(n) }),
-		bounds.Of("turn.for", int64(time.Millisecond), hour, func(p *Policy, n int64) { p.Turn.For = time.Duration(n) }),
 		bounds.Of("misses", 1, 1000, func(p *Policy, n int64) { p.Misses = share.PerMille(n) }),
 	)
 	bounds.Check(t, func() Function { return testFunction("a", "t", 5, 50*ms) }, (*Function).validate,

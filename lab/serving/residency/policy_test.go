@@ -10,50 +10,9 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
-
-// The transitions of fig. 8, at their edges.
-func TestNext(t *testing.T) {
-	const minute = time.Minute
-	for name, c := range map[string]struct {
-		s    InstanceState
-		now  time.Duration
-		want scaling.Residency
-	}{
-		"used enough":              {InstanceState{Residency: scaling.Shared, Utilisation: 601, LastRequest: minute}, minute, scaling.Hot},
-		"just not enough":          {InstanceState{Residency: scaling.Shared, Utilisation: 600, LastRequest: minute}, minute, scaling.Shared},
-		"not long enough":          {InstanceState{Residency: scaling.Shared, Utilisation: 1000, Since: 31 * time.Second}, minute, scaling.Shared},
-		"just long enough":         {InstanceState{Residency: scaling.Shared, Utilisation: 1000, Since: 30 * time.Second}, minute, scaling.Hot},
-		"little used":              {InstanceState{Residency: scaling.Hot, Utilisation: 299}, minute, scaling.Shared},
-		"between the thresholds":   {InstanceState{Residency: scaling.Hot, Utilisation: 300}, minute, scaling.Hot},
-		"hot for a moment":         {InstanceState{Residency: scaling.Hot, Since: 31 * time.Second}, minute, scaling.Hot},
-		"hot and idle: shared":     {InstanceState{Residency: scaling.Hot}, time.Hour, scaling.Shared},
-		"warm, used":               {InstanceState{Residency: scaling.Warm, Utilisation: 1000, LastRequest: minute}, minute, scaling.Warm},
-		"shared, idle":             {InstanceState{Residency: scaling.Shared, LastRequest: minute}, 11 * minute, scaling.Cold},
-		"warm, idle":               {InstanceState{Residency: scaling.Warm, LastRequest: minute}, 11 * minute, scaling.Cold},
-		"not idle for long enough": {InstanceState{Residency: scaling.Warm, LastRequest: minute}, 11*minute - 1, scaling.Warm},
-		"busy for long":            {InstanceState{Residency: scaling.Shared, Busy: true}, time.Hour, scaling.Shared},
-		"cold":                     {InstanceState{Residency: scaling.Cold}, time.Hour, scaling.Cold},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := (Policy{}).Next(c.now, c.s); got != c.want {
-				t.Errorf("%v, want %v", got, c.want)
-			}
-		})
-	}
-}
-
-// The thresholds are apart: whatever the use is, an instance that keeps it does not go up and down.
-func TestNoOscillation(t *testing.T) {
-	for use := share.PerMille(0); use <= share.Whole; use++ {
-		up := (Policy{}).Next(time.Minute, InstanceState{Residency: scaling.Shared, Utilisation: use, LastRequest: time.Minute})
-		down := (Policy{}).Next(time.Minute, InstanceState{Residency: scaling.Hot, Utilisation: use, LastRequest: time.Minute})
-		if up == scaling.Hot && down == scaling.Shared {
-			t.Fatalf("%d per mille is enough to go up and to come down", use)
-		}
-	}
-}
 
 func wantField(t *testing.T, field string, err error) {
 	t.Helper()
@@ -64,11 +23,12 @@ func wantField(t *testing.T, field string, err error) {
 
 func TestNewRefuses(t *testing.T) {
 	for field, p := range map[string]Policy{
-		"up, down":  {Up: 300, Down: 300},
-		"up, down ": {Up: 1001}, "up, down  ": {Down: -1},
+		"up, down":  {Thresholds: pool.Thresholds{Up: 300, Down: 300}},
+		"up, down ": {Thresholds: pool.Thresholds{Up: 1001}}, "up, down  ": {Thresholds: pool.Thresholds{Down: -1}},
 		"window": {Window: -1}, "window ": {Window: math.MaxInt64},
-		"stay": {Stay: -1}, "coldAfter": {ColdAfter: -1}, "coldAfter ": {ColdAfter: math.MaxInt64},
-		"host": {Host: -1}, "host ": {Host: math.MaxInt64}, "misses": {Misses: -1},
+		"stay": {Thresholds: pool.Thresholds{Stay: -1}}, "coldAfter": {Thresholds: pool.Thresholds{ColdAfter: -1}},
+		"coldAfter ": {Thresholds: pool.Thresholds{ColdAfter: math.MaxInt64}},
+		"host":       {Host: -1}, "host ": {Host: math.MaxInt64}, "misses": {Misses: -1},
 	} {
 		_, err := New(p)
 		wantField(t, field, err)

@@ -17,8 +17,7 @@ import (
 // Each function has at most one instance here, at most one function runs on a slice at a time, and the data of the functions on a slice never
 // exceeds its memory.
 //
-// A simulator calls Enqueue, Dispatch and Finish, and carries out what each Start says. A caller that runs real processes, whose loads and
-// evictions take time and may fail, calls SetWant, Dispatch, Steps and Leases instead, and reports the outcome of each step: see Steps.
+// A simulator calls Enqueue, Dispatch and Finish, and carries out what each Start says.
 type Node struct {
 	policy    Policy
 	now       time.Duration
@@ -27,8 +26,6 @@ type Node struct {
 	active    []*function // with waiting requests, now or at the last Dispatch
 	slices    []*slice    // in the order in which they were added
 	host      hostCache
-	turns     uint64           // number of turns begun so far
-	lastLate  time.Duration    // when a function last got its turn through neglected
 	resized   time.Duration    // when the number of slices last changed
 	outcomes  deadlineOutcomes // since resized
 }
@@ -42,13 +39,11 @@ type function struct {
 	exists      bool          // whether there is an instance
 	on          *slice        // where it is resident, or nil
 	running     bool
-	terminating bool  // promoted; the instance ends when the running request does
-	place       place // what its process holds of a slice
+	terminating bool // promoted; the instance ends when the running request does
 	waiting     requestQueue
 	active      bool          // whether it is in Node.active
 	since       time.Duration // when the instance was created
 	used        time.Duration // when it last got or finished a request
-	served      time.Duration // when its last turn ended; 0 if it has had none
 	meter       Meter
 }
 
@@ -148,11 +143,10 @@ const maxTime = time.Hour
 type Function struct {
 	Name     string
 	Tenant   string                   // memory is scrubbed between tenants (U22)
-	Slice    string                   // the only slice that it can use, if its process cannot move; empty: any slice
 	Memory   share.Bytes              // on the slice, and in host memory
 	Times    map[string]time.Duration // of one request, by name of each kind on which it can run
-	LoadWarm time.Duration            // from host memory onto a slice; Loaded corrects it by the time that loads take
-	LoadCold time.Duration            // from storage; corrected as LoadWarm
+	LoadWarm time.Duration            // from host memory onto a slice
+	LoadCold time.Duration            // from storage
 }
 
 func (f *Function) validate() error {

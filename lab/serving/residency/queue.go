@@ -20,7 +20,6 @@ type Request struct {
 type queuedRequest struct {
 	Request
 	feasible bool // could meet its deadline when it was enqueued
-	want     bool // represents all requests of the function that wait elsewhere (see Want), and starts a turn
 }
 
 // requestQueue holds the waiting requests of one function. All need the same execution and load time, so they are ordered by deadline;
@@ -154,12 +153,6 @@ func (n *Node) loadTime(f *function) (time.Duration, Source) {
 // nextStart returns the most urgent request that can start now, as a function and the slice for it; false if none can.
 func (n *Node) nextStart() (candidate, bool) {
 	pending := n.pendingFunctions()
-	if f := n.neglected(pending); f != nil {
-		if p, ok := n.bestCandidate(f); ok {
-			n.lastLate = n.now
-			return p, true
-		}
-	}
 	for _, f := range pending {
 		p, ok := n.bestCandidate(f)
 		if !ok {
@@ -173,31 +166,12 @@ func (n *Node) nextStart() (candidate, bool) {
 	return candidate{}, false
 }
 
-// neglectedPause is the pause between turns that neglected grants, as a multiple of the function's load time.
-const neglectedPause = 10
-
-// neglected returns the function to load next although its request is late in any case: of these, the one that has had no turn for longest, or
-// nil. Otherwise such a function might never have a turn while others are on time, not even one that shows that a load takes less than expected.
-// The pause between such turns leaves most of the time to the others.
-func (n *Node) neglected(pending []*function) (longest *function) {
-	for _, f := range pending {
-		if f.on != nil || !(*f.waiting.nextHeap())[0].want {
-			continue
-		}
-		r := n.firstRequest(f)
-		if r.LatestStart() < n.now && n.now-n.lastLate >= neglectedPause*r.Load && (longest == nil || f.served < longest.served) {
-			longest = f
-		}
-	}
-	return longest
-}
-
 // pendingFunctions returns the functions with waiting requests that may start now, the most urgent first. It leaves out functions that
-// already run a request, because an instance runs one request at a time, and for a while those whose load has failed.
+// already run a request, because an instance runs one request at a time.
 func (n *Node) pendingFunctions() []*function {
 	var pending []*function
 	for _, f := range n.active {
-		if !f.running && f.waiting.len() > 0 && f.runs && f.place.retry <= n.now {
+		if !f.running && f.waiting.len() > 0 && f.runs {
 			pending = append(pending, f)
 		}
 	}
@@ -214,15 +188,14 @@ func (n *Node) firstRequest(f *function) routing.Request {
 
 // residentFirst returns a function whose data is already on the slice of candidate p, and which can run there first without making p's request
 // late. Without this rule two functions that alternate would be loaded for nearly every request: the slack of the function that is not loaded
-// includes its load time, so that it always appears more urgent. A function whose turn has ended because another one was waiting does not go
-// first again.
+// includes its load time, so that it always appears more urgent.
 func (n *Node) residentFirst(p candidate, pending []*function) (candidate, bool) {
 	if p.load == 0 {
 		return candidate{}, false
 	}
 	latest := n.firstRequest(p.function).LatestStart()
 	for _, f := range pending {
-		if f.on == p.slice && f != p.slice.yielded && len(f.waiting.live) > 0 && n.now+p.slice.executionTime(f) <= latest {
+		if f.on == p.slice && len(f.waiting.live) > 0 && n.now+p.slice.executionTime(f) <= latest {
 			return candidate{function: f, slice: p.slice, source: Resident}, true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -36,7 +37,7 @@ func (n *Node) Review(now time.Duration) []Advice {
 		if !f.exists {
 			continue
 		}
-		switch n.policy.Next(n.now, n.instanceState(f)) {
+		switch n.policy.Next(n.now, n.instance(f)) {
 		case scaling.Hot:
 			advice = append(advice, Advice{Action: Promote, Function: f.Name})
 		case scaling.Cold:
@@ -47,20 +48,20 @@ func (n *Node) Review(now time.Duration) []Advice {
 	return append(advice, n.adviseSliceCount()...)
 }
 
-func (n *Node) instanceState(f *function) InstanceState {
+func (n *Node) instance(f *function) *pool.Instance {
 	running := n.now
 	if f.running {
 		running = f.on.loaded
 	}
-	s := InstanceState{
-		Residency: scaling.Shared, Since: f.since, LastRequest: f.used,
+	i := &pool.Instance{
+		Residency: scaling.Shared, Since: f.since, LastUsed: f.used,
 		Utilisation: n.utilisationWith(&f.meter, running),
 		Busy:        f.running || f.waiting.len() > 0,
 	}
 	if f.terminating || f.on == nil {
-		s.Residency = scaling.Warm
+		i.Residency = scaling.Warm
 	}
-	return s
+	return i
 }
 
 // utilisationWith returns the measured utilisation of a slice or a function, including a request that has been running since the given

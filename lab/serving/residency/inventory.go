@@ -32,8 +32,6 @@ func (n *Node) RemoveSlice(now time.Duration, id string) error {
 		return share.Invalid("id", "slice %.64q is not shared", id)
 	case s.running != nil:
 		return share.Invalid("id", "slice %.64q runs %.64q", id, s.running.Name)
-	case n.holds(s):
-		return share.Invalid("id", "processes hold memory of slice %.64q", id)
 	}
 	for _, f := range slices.Clone(s.residents) {
 		n.evict(f)
@@ -53,11 +51,6 @@ func (n *Node) LoseSlice(now time.Duration, id string) (Request, bool) {
 	request, ran := s.request.Request, s.running != nil
 	if ran {
 		s.running.running = false
-	}
-	for _, f := range n.order {
-		if f.place.slice == s {
-			f.place.leave()
-		}
 	}
 	for _, f := range slices.Clone(s.residents) {
 		n.unload(f)
@@ -149,7 +142,7 @@ func (h *hostCache) remove(f *function) {
 	}
 }
 
-// slice is one shared slice. The fields from running to until describe the turn or request that runs on it.
+// slice is one shared slice. The fields from running to until describe the request that runs on it.
 type slice struct {
 	pipeline.Slice
 	free      share.Bytes
@@ -157,20 +150,17 @@ type slice struct {
 	stale     []string    // tenants whose data may still be in free memory
 
 	running *function
-	turn    uint64 // Lease.Turn
 	request queuedRequest
 	started time.Duration // when running took the slice; its load comes after that
 	loaded  time.Duration // expected end of its load
 	until   time.Duration // expected end of the request
 	ended   time.Duration // when the last request ended
-	bound   *bound        // end of the turn, while another function waits for the slice
-	yielded *function     // function whose turn had a bound, if no other function has run since
 	meter   Meter
 }
 
 // executionTime returns the time that one request of a function takes on the slice; 0 if the function cannot run there.
 func (s *slice) executionTime(f *function) time.Duration {
-	if f.Memory > s.Kind.Memory || f.Slice != "" && f.Slice != s.ID {
+	if f.Memory > s.Kind.Memory {
 		return 0
 	}
 	return f.Times[s.Kind.Name]

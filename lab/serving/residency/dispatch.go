@@ -71,24 +71,18 @@ func (n *Node) startRequest(p candidate) Start {
 		start.Evicted = append(start.Evicted, v.Name)
 	}
 	if f.on != s {
-		f.place.from = p.source
 		n.unload(f)
 		n.host.remove(f)
 		start.Scrub = s.add(f)
 		f.on = s
 	}
 	f.running = true
-	if s.yielded != f {
-		s.yielded = nil
-	}
-	n.turns++
-	s.turn = n.turns
 	s.running, s.request, s.started, s.loaded = f, request, n.now, n.now+p.load
 	s.until = s.loaded + start.Execution
 	return start
 }
 
-// Finish records that the request, or the turn, on a slice has ended. Errors are *share.FieldError.
+// Finish records that the request on a slice has ended. Errors are *share.FieldError.
 func (n *Node) Finish(now time.Duration, id string) error {
 	n.advanceClock(now)
 	s := n.findSlice(id)
@@ -98,15 +92,11 @@ func (n *Node) Finish(now time.Duration, id string) error {
 	f := s.running
 	s.meter.Add(s.started, n.now)
 	f.meter.Add(s.loaded, n.now)
-	ended := n.now
-	if s.request.want { // a turn goes on after its first request
-		ended = min(ended, s.until)
+	n.outcomes.add(n.now, n.policy.Window, s.request.feasible && n.now > s.request.Deadline)
+	s.running, s.ended, f.running, f.used = nil, n.now, false, n.now
+	if f.terminating {
+		n.deleteInstance(f)
 	}
-	n.outcomes.add(n.now, n.policy.Window, s.request.feasible && ended > s.request.Deadline)
-	if s.bound != nil {
-		s.yielded = f
-	}
-	n.leaveSlice(s)
 	return nil
 }
 

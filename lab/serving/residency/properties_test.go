@@ -9,6 +9,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
+	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -165,7 +166,7 @@ func (c *checker) conserves() {
 // drive lets a random load run on a random node.
 func drive(t *testing.T, seed uint64) *checker {
 	random := rand.New(rand.NewPCG(seed, 1))
-	c := newChecker(t, Policy{Host: share.Bytes(random.IntN(40)) * gb, Refuse: seed%2 == 0, ColdAfter: 5 * time.Second, Window: time.Second, Stay: time.Second}, 7)
+	c := newChecker(t, Policy{Host: share.Bytes(random.IntN(40)) * gb, Refuse: seed%2 == 0, Window: time.Second, Thresholds: pool.Thresholds{ColdAfter: 5 * time.Second, Stay: time.Second}}, 7)
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range kinds {
 			yield(name)

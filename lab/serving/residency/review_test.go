@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/pipeline"
+	"github.com/gshare-dev/gshare/serving/rules/scaling/pool"
 )
 
 // newNode has functions a, b, ... of 6 GB that take a second on 1g, and slices of 1g.
@@ -41,7 +42,7 @@ func advises(n *Node, now time.Duration, a Advice) bool { return slices.Contains
 
 // A function is used while it executes, and not while its data are loaded: of 2 s, the first second is the load.
 func TestLoadIsNoUse(t *testing.T) {
-	n := newNode(t, Policy{Window: 2 * time.Second, Stay: 1}, 1, 1)
+	n := newNode(t, Policy{Window: 2 * time.Second, Thresholds: pool.Thresholds{Stay: 1}}, 1, 1)
 	enqueue(t, n, 0, 1, "a", time.Minute)
 	n.Dispatch(0)
 	if err := n.Finish(2*time.Second, "s0"); err != nil {
@@ -89,7 +90,7 @@ func TestGrowForAFunction(t *testing.T) {
 
 // An instance that is on its way out is neither promoted again nor left behind when its slice fails.
 func TestLeaving(t *testing.T) {
-	n := newNode(t, Policy{Window: 2 * time.Second, Stay: 1}, 1, 1)
+	n := newNode(t, Policy{Window: 2 * time.Second, Thresholds: pool.Thresholds{Stay: 1}}, 1, 1)
 	enqueue(t, n, 0, 1, "a", time.Minute)
 	n.Dispatch(0)
 	promote := Advice{Action: Promote, Function: "a"}
