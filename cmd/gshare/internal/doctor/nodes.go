@@ -47,6 +47,7 @@ func (e *examination) checkNodes() {
 			e.checkAgent(n, expected)
 			e.checkGPUs(s, n)
 			e.checkPods(s, n)
+			e.checkDrain(s, n)
 		}
 	}
 	e.addCheck(agent, "", "nodes", examined > 0, Failed, countOf(examined, "node")+" with GPUs of gshare", "kubectl label node NODE "+labelGPUs+"=true")
