@@ -250,9 +250,9 @@ static void nodes_of_all_kinds(void)
 	OK(CALL(cuGraphCreate, &child, 0));
 	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
 		int type = -1;
-		struct { int type, zero[3]; uint64_t words[29], last; } p = {types[i], {0}, {0}, 0};
+		struct { int type, zero[3]; union { uint64_t words[29]; struct kernel_params kernel; }; uint64_t last; } p = {.type = types[i]};
 		if (types[i] == NODE_KERNEL)
-			*(struct kernel_params *)p.words = (struct kernel_params){.function = kernel, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+			p.kernel = (struct kernel_params){.function = kernel, .grid = {1, 1, 1}, .block = {1, 1, 1}};
 		if (types[i] == NODE_GRAPH)
 			p.words[0] = (uintptr_t)child;
 		if (types[i] == NODE_ALLOC)
