@@ -19,6 +19,7 @@ uint64_t fakecuda_used(CUdevice d);
 unsigned long fakecuda_stale_pools(void);
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
 CUresult cuDeviceSetMemPool(CUdevice d, CUmemoryPool pool);
+CUresult cuGraphAddMemFreeNode(CUgraphNode *node, CUgraph g, const CUgraphNode *from, size_t n, CUdeviceptr p);
 int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code);
 
 static struct server server = {.memory_limit = LIMIT};
@@ -323,6 +324,58 @@ TEST(arrays_take_what_their_format_takes) {
 	CHECK_EQUAL(charged(0x20, 4, 0x40, 0, 0), 0);            /* sparse: mapped from memory that is charged */
 	CHECK_EQUAL(charged(0x20, 4, 0x80, 0, 0), 0);            /* mapped later */
 	CHECK_EQUAL(charged(0x01, 1, 4, 6, 2), 2 * MIB);         /* six faces at both levels: 1.5 and 0.375 MiB */
+}
+
+/* Makes a graph that allocates and, if it frees, frees, and returns its address. */
+static CUdeviceptr make_graph(uint64_t bytes, bool frees, CUgraphExec *e) {
+	CUgraph g;
+	CUgraphNode allocation, freeing;
+	CUDA_MEM_ALLOC_NODE_PARAMS memory = {.poolProps = {.allocType = 1, .location = {1, 0}}, .bytesize = bytes};
+	CHECK_EQUAL(cuGraphCreate(&g, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphAddMemAllocNode(&allocation, g, NULL, 0, &memory), CUDA_SUCCESS);
+	if (frees) CHECK_EQUAL(cuGraphAddMemFreeNode(&freeing, g, &allocation, 1, memory.dptr), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphInstantiateWithFlags(e, g, 0), CUDA_SUCCESS);
+	cuGraphDestroy(g);
+	return memory.dptr;
+}
+
+static CUresult free_at_once(CUdeviceptr p, CUstream s) {
+	cuStreamSynchronize(s);
+	return cuMemFree_v2(p);
+}
+
+/*
+ * A graph that has been launched uses its memory again, unless it or the program has freed it and another graph has it now. Then it needs as
+ * much once more.
+ */
+TEST(freed_memory_of_a_graph_is_used_by_another) {
+	enum { BYTES = 320 }; /* MiB: not twice within the limit */
+	CUresult (*frees[])(CUdeviceptr, CUstream) = {NULL, free_at_once, cuMemFreeAsync, cuMemFreeAsync_ptsz};
+	uint64_t before = container();
+	for (size_t i = 0; i < sizeof frees / sizeof *frees; i++) {
+		CUstream s;
+		CUgraphExec first, second;
+		CUdeviceptr p, q;
+		cuStreamCreate(&s, 1);
+		p = make_graph(BYTES * MIB, !frees[i], &first);
+		q = make_graph(BYTES * MIB, false, &second);
+		CHECK_EQUAL(cuGraphLaunch(first, s), CUDA_SUCCESS);
+		CHECK_EQUAL(cuStreamSynchronize(s), CUDA_SUCCESS);
+		if (frees[i]) CHECK_EQUAL(frees[i](p, s), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphLaunch(second, s), CUDA_SUCCESS);
+		CHECK_EQUAL(cuStreamSynchronize(s), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphLaunch(first, s), CUDA_ERROR_OUT_OF_MEMORY);
+		CHECK(container() <= LIMIT && fakecuda_used(0) <= LIMIT);
+		CHECK_EQUAL(cuMemFreeAsync(q, s), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGraphLaunch(first, s), CUDA_SUCCESS); /* the memory is its own again */
+		CHECK_EQUAL(cuStreamSynchronize(s), CUDA_SUCCESS);
+		if (frees[i]) CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+		cuGraphExecDestroy(first);
+		cuGraphExecDestroy(second);
+		cuDeviceGraphMemTrim(0);
+		cuStreamDestroy_v2(s);
+		CHECK_EQUAL(container(), before);
+	}
 }
 
 /* A container a little above its limit still uses the memory that the driver has reserved for its graphs, and gets no more. */
@@ -761,7 +814,8 @@ TEST(processes_race_at_the_limit) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(excess_is_refused), T(queries_return_the_share), T(managed_policies),
-						  T(handles_and_mappings), T(graph_memory), T(reserved_memory_is_used_above_the_limit), T(pool_without_reuse_stays_at_the_limit), T(graph_memory_behind_other_nodes),
+						  T(handles_and_mappings), T(graph_memory), T(freed_memory_of_a_graph_is_used_by_another),
+						  T(reserved_memory_is_used_above_the_limit), T(pool_without_reuse_stays_at_the_limit), T(graph_memory_behind_other_nodes),
 						  T(graph_memory_of_nodes_of_all_kinds),
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
