@@ -244,6 +244,9 @@ static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, s
 {
 	if (!address || !size || !pool)
 		return CUDA_ERROR_INVALID_VALUE;
+	CUresult refused = fake_checks ? fake_check_legacy(stream) : CUDA_SUCCESS;
+	if (refused)
+		return refused;
 	if (fake_capture(stream)) {
 		struct graph_node node = fake_alloc_node(size, pool->device);
 		if (fake_capture_node(stream, &node)) {
@@ -304,6 +307,9 @@ FN(cuMemFreeAsync, , 11020, CUdeviceptr address, CUstream handle)
 {
 	ENTER(cuMemFreeAsync);
 	NEED_STREAM(stream, handle);
+	CUresult refused = fake_checks ? fake_check_legacy(stream) : CUDA_SUCCESS;
+	if (refused)
+		return refused;
 	if (fake_capture_node(stream, &(struct graph_node){.type = NODE_FREE, .address = address}))
 		return CUDA_SUCCESS;
 	struct block *block = block_find(address);

@@ -304,6 +304,20 @@ def written(m, socket, percent, how):
             p.kill()
 
 
+def contexts(m, _):
+    """What this driver does other than cuda.h says of contexts, streams and handles, without gshare and on a share: each difference of
+    contexts.c, those that cuda.h does not exclude too. Two devices are compared where there are two. Those on a share are listed only."""
+    command = m.arguments.fake.resolve() / "contexts"
+    ways = {"plain": [command], "share": m.share(50, 100, "1Gi", isolation="mps") + [command]}
+    found = {}
+    for name, words in ways.items():
+        done = subprocess.run([str(w) for w in words], env=m.environment, capture_output=True, text=True, timeout=120, check=False)
+        found[name] = {"code": done.returncode, "differences": done.stdout.replace("ok\n", "").splitlines()}
+    if found["plain"]["code"]:
+        raise machine.Failed(f"the driver differs from cuda.h: {found}")
+    return found
+
+
 def checkpoint(m, _):
     """Parks a program with 2 GiB through the driver's checkpoint and wakes it: without MPS, as a client of MPS, and on a share. The codes
     are the driver's, with the step that was refused if any; times are the host's, and memory is the device's while it is parked."""
@@ -345,4 +359,4 @@ def parked(m, pid, before):
     return found
 
 
-ALL = (coverage, overhead, quota, sm, crowded, graphs, packing, isolation, memory, pairs, crash, store, checkpoint)
+ALL = (coverage, overhead, quota, sm, crowded, graphs, packing, isolation, memory, pairs, crash, store, checkpoint, contexts)

@@ -160,12 +160,15 @@ class Machine:
             return [program, mode, launches, kernel, *more]
         return [program, mode, *more, *([kernel] if more else [])]
 
+    def share(self, sm, quota, mem="4Gi", **flags):
+        """Returns the command that runs another one on a share."""
+        more = [word for flag, value in flags.items() for word in ("--" + flag.replace("_", "-"), value)]
+        return [self.arguments.bin / "gshare", "run", "--socket", self.socket, "--hook", self.arguments.hook, "--wait",
+                "--sm", sm, "--quota", quota, "--mem", mem, *more, "--"]
+
     def shared(self, command, sm, quota, mem="4Gi", **flags):
         """Runs a command on a share."""
-        more = [word for flag, value in flags.items() for word in ("--" + flag.replace("_", "-"), value)]
-        run = [self.arguments.bin / "gshare", "run", "--socket", self.socket, "--hook", self.arguments.hook, "--wait",
-               "--sm", sm, "--quota", quota, "--mem", mem, *more, "--"]
-        return self.run([*run, *command], self.environment)
+        return self.run([*self.share(sm, quota, mem, **flags), *command], self.environment)
 
     def plain(self, command, percent=None, more=None):
         """Runs a command without gshare, with additional environment variables; with a percentage, as a client of plain MPS."""

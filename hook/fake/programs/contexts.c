@@ -1,21 +1,32 @@
 /*
  * Checks which context the functions of a driver use: the calling thread's, that of the stream that they name, or none. The table says it as
  * cuda.h does. Prints every difference, and exits with 1 if there is one; where cuda.h says nothing, a difference is marked, and is an error
- * of the fake driver only. Runs on any driver with one device or more: LD_LIBRARY_PATH=DIR contexts.
+ * of the fake driver only. Runs on any driver, with a second device for what concerns two: LD_LIBRARY_PATH=DIR contexts.
  */
 #define _GNU_SOURCE
 #include "../fake.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void *cuda;
 static int failures, is_fake;
+static int per_thread; /* the functions are meant that take the calling thread's stream for stream 0 */
 
 /* Returns a function of the driver, or NULL. */
-static void *find(const char *name) { return dlsym(cuda, name); }
+static void *find(const char *name)
+{
+	char twin[64];
+	void *found = NULL;
+	for (int i = 0; per_thread && !found && i < 2; i++) {
+		snprintf(twin, sizeof twin, "%s_%s", name, i ? "ptds" : "ptsz");
+		found = dlsym(cuda, twin);
+	}
+	return found ? found : dlsym(cuda, name);
+}
 
 /* Calls a function; NOT_FOUND if the driver lacks it. */
 #define CALL(name, ...) (find(#name) ? ((CUresult(*)())find(#name))(__VA_ARGS__) : CUDA_ERROR_NOT_FOUND)
@@ -28,7 +39,10 @@ static void *find(const char *name) { return dlsym(cuda, name); }
 		}                                                                                                       \
 	} while (0)
 
+#define PTX ".version 8.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+
 static CUcontext context, other; /* the contexts of the objects below, and another one of the same device */
+static CUcontext far;            /* a context of the second device; NULL without one */
 static CUfunction kernel;        /* a CUkernel, which belongs to no context */
 static CUevent event;
 static CUdeviceptr memory; /* 1 MiB */
@@ -81,7 +95,7 @@ static CUresult mipmap(void)
 }
 static CUresult module(void)
 {
-	CUresult result = CALL(cuModuleLoadData, &made, "");
+	CUresult result = CALL(cuModuleLoadData, &made, PTX);
 	return result ? result : CALL(cuModuleUnload, made);
 }
 static CUresult physical(void)
@@ -105,7 +119,7 @@ static CUresult instantiate(void)
 }
 static CUresult new_library(void)
 {
-	CUresult result = CALL(cuLibraryLoadData, &made, "", NULL, NULL, 0, NULL, NULL, 0);
+	CUresult result = CALL(cuLibraryLoadData, &made, PTX, NULL, NULL, 0, NULL, NULL, 0);
 	return result ? result : CALL(cuLibraryUnload, made);
 }
 static CUresult retain(void)
@@ -214,19 +228,47 @@ static void want(const struct row *row, const char *when, CUresult wanted, CUres
 /* Makes a context current, NULL too. */
 static void use(CUcontext c) { MUST(cuCtxSetCurrent, c); }
 
+/* Destroys a context, in a thread in which it is not current. */
+static void *destroy(void *c)
+{
+	MUST(cuCtxDestroy_v2, c);
+	return NULL;
+}
+
+/* Makes a context current that is destroyed already. */
+static void use_destroyed(void)
+{
+	CUcontext c;
+	pthread_t thread;
+	MUST(cuCtxCreate_v2, &c, 0, 0);
+	pthread_create(&thread, NULL, destroy, c);
+	pthread_join(thread, NULL);
+}
+
 static void check_stream_row(const struct row *row, CUstream named)
 {
 	CUstream destroyed;
 	use(context);
 	want(row, "in a named stream", CUDA_SUCCESS, row->on(named));
 	want(row, "in the legacy stream", CUDA_SUCCESS, row->on(NULL));
+	want(row, "in the legacy stream by its handle", CUDA_SUCCESS, row->on(STREAM_LEGACY));
 	want(row, "in the thread's stream", CUDA_SUCCESS, row->on(STREAM_PER_THREAD));
 	use(other);
 	want(row, "in a named stream of another context", CUDA_SUCCESS, row->on(named));
-	use(NULL);
-	want(row, "in a named stream, without a context", CUDA_SUCCESS, row->on(named));
-	want(row, "in the legacy stream, without a context", CUDA_ERROR_INVALID_CONTEXT, row->on(NULL));
-	want(row, "in the thread's stream, without a context", CUDA_ERROR_INVALID_CONTEXT, row->on(STREAM_PER_THREAD));
+	if (far) {
+		use(far);
+		want(row, "in a named stream of another device", CUDA_SUCCESS, row->on(named));
+	}
+	for (int destroyed = 0; destroyed < 2; destroyed++) {
+		CUresult none = destroyed ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+		use(NULL);
+		if (destroyed)
+			use_destroyed();
+		want(row, "in a named stream, without a context", CUDA_SUCCESS, row->on(named));
+		want(row, "in the legacy stream, without a context", none, row->on(NULL));
+		want(row, "in the legacy stream by its handle, without a context", none, row->on(STREAM_LEGACY));
+		want(row, "in the thread's stream, without a context", none, row->on(STREAM_PER_THREAD));
+	}
 	if (!is_fake) /* with another driver the behaviour is undefined */
 		return;
 	use(context);
@@ -240,8 +282,14 @@ static void check_row(const struct row *row)
 {
 	use(context);
 	want(row, "with a context", CUDA_SUCCESS, row->without());
+	if (far && row->decides == NOTHING) {
+		use(far);
+		want(row, "with a context of another device", CUDA_SUCCESS, row->without());
+	}
 	use(NULL);
 	want(row, "without a context", row->decides == CURRENT ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS, row->without());
+	use_destroyed();
+	want(row, "with a destroyed context", row->decides == CURRENT ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS, row->without());
 }
 
 /* In a capture, what waits is refused and ends it, and what queues becomes a node, without a context too. */
@@ -290,18 +338,104 @@ static void check_events(CUstream named)
 	MUST(cuGreenCtxDestroy, green);
 }
 
+/* While a stream captures that waits for the legacy one, what is put into the legacy stream is refused, and into the thread's own stream not. */
+static void check_legacy(const struct row *row)
+{
+	CUstream blocking;
+	CUgraph captured;
+	if (row->decides != QUEUES || !strncmp(row->name, "cuStreamGetCtx", 14) || !strcmp(row->name, "cuStreamIsCapturing") ||
+	    !strcmp(row->name, "cuStreamWaitEvent")) /* puts nothing into the stream */
+		return;
+	use(context);
+	for (per_thread = 0; per_thread < 2; per_thread++) {
+		MUST(cuStreamCreate, &blocking, 0);
+		MUST(cuStreamBeginCapture_v2, blocking, 2);
+		if (!per_thread || find(row->name) != dlsym(cuda, row->name))
+			want(row, per_thread ? "in stream 0 of the per-thread functions, beside a capture" : "in the legacy stream, beside a capture",
+			     per_thread ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, row->on(NULL));
+		CALL(cuStreamEndCapture, blocking, &captured);
+		MUST(cuStreamDestroy_v2, blocking);
+	}
+	per_thread = 0;
+}
+
+/* Returns the device of memory. */
+static int device_of(CUdeviceptr at)
+{
+	int device = -1;
+	return CALL(cuPointerGetAttribute, &device, 9, at) ? -1 : device; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+}
+
+/* Streams, memory, pools and events of two devices: each keeps its own, whatever is current. */
+static void check_devices(CUstream named)
+{
+	CUstream stream;
+	CUevent far_event;
+	CUdeviceptr there, in_order, from_pool;
+	void *far_pool;
+	use(far);
+	MUST(cuStreamCreate, &stream, 1);
+	MUST(cuEventCreate, &far_event, 0);
+	MUST(cuMemAlloc_v2, &there, (size_t)4096);
+	MUST(cuDeviceGetDefaultMemPool, &far_pool, 1);
+	for (int i = 0; i < 2; i++) {
+		use(i ? NULL : context);
+		check("the device of memory of another device", 1, device_of(there));
+		check("cuMemAllocAsync in a stream of another device", CUDA_SUCCESS, CALL(cuMemAllocAsync, &in_order, (size_t)512, stream));
+		check("the device of its memory", 1, device_of(in_order));
+		check("cuMemFreeAsync in that stream", CUDA_SUCCESS, CALL(cuMemFreeAsync, in_order, stream));
+		check("cuMemAllocFromPoolAsync from another device's pool", CUDA_SUCCESS, CALL(cuMemAllocFromPoolAsync, &from_pool, (size_t)512, far_pool, named));
+		check("the device of its memory", 1, device_of(from_pool));
+		check("cuMemFreeAsync in a stream of another device than the pool's", CUDA_SUCCESS, CALL(cuMemFreeAsync, from_pool, named));
+		check("cuLaunchKernel in a stream of another device", CUDA_SUCCESS, CALL(cuLaunchKernel, kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+		check("cuMemsetD8Async of memory of the stream's device", CUDA_SUCCESS, CALL(cuMemsetD8Async, there, 0, (size_t)4, stream));
+		check("cuMemcpyPeerAsync to another device", CUDA_SUCCESS, CALL(cuMemcpyPeerAsync, there, far, memory, context, (size_t)4, named));
+		check("cuEventRecord of an event of another device", CUDA_ERROR_INVALID_HANDLE, CALL(cuEventRecord, event, stream));
+		check("cuEventRecord in a stream of another device", CUDA_SUCCESS, CALL(cuEventRecord, far_event, stream));
+		check("cuStreamWaitEvent for an event of another device", CUDA_SUCCESS, CALL(cuStreamWaitEvent, named, far_event, 0));
+		check("cuStreamSynchronize of another device's stream", CUDA_SUCCESS, CALL(cuStreamSynchronize, stream));
+	}
+	use(context);
+	check("cuMemFree of memory of another device", CUDA_SUCCESS, CALL(cuMemFree_v2, there));
+	CALL(cuEventDestroy_v2, far_event);
+	CALL(cuStreamDestroy_v2, stream);
+}
+
+/* What has been destroyed is refused by the fake driver; with another one the behaviour is undefined. */
+static void check_destroyed(CUstream named)
+{
+	CUevent gone;
+	CUdeviceptr freed;
+	use(context);
+	MUST(cuEventCreate, &gone, 0);
+	MUST(cuEventDestroy_v2, gone);
+	check("cuEventRecord of a destroyed event", CUDA_ERROR_INVALID_HANDLE, CALL(cuEventRecord, gone, named));
+	check("cuEventQuery of a destroyed event", CUDA_ERROR_INVALID_HANDLE, CALL(cuEventQuery, gone));
+	check("cuEventSynchronize of a destroyed event", CUDA_ERROR_INVALID_HANDLE, CALL(cuEventSynchronize, gone));
+	check("cuStreamWaitEvent for a destroyed event", CUDA_ERROR_INVALID_HANDLE, CALL(cuStreamWaitEvent, named, gone, 0));
+	check("cuEventDestroy of a destroyed event", CUDA_ERROR_INVALID_HANDLE, CALL(cuEventDestroy_v2, gone));
+	MUST(cuMemAlloc_v2, &freed, (size_t)512);
+	MUST(cuMemFree_v2, freed);
+	check("cuMemFree of freed memory", CUDA_ERROR_INVALID_VALUE, CALL(cuMemFree_v2, freed));
+	check("cuMemFreeAsync of freed memory", CUDA_ERROR_INVALID_VALUE, CALL(cuMemFreeAsync, freed, named));
+}
+
 int main(void)
 {
 	CUstream named;
+	int devices = 0;
 	cuda = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!cuda)
 		return puts(dlerror()), 1;
 	is_fake = find("fakecuda_used") != NULL;
 	MUST(cuInit, 0);
 	MUST(cuCtxCreate_v2, &other, 0, 0);
+	MUST(cuDeviceGetCount, &devices);
+	if (devices > 1)
+		MUST(cuCtxCreate_v2, &far, 0, 1);
 	MUST(cuDevicePrimaryCtxRetain, &context, 0);
 	use(context);
-	MUST(cuLibraryLoadData, &library, ".version 8.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n", NULL, NULL, 0, NULL, NULL, 0);
+	MUST(cuLibraryLoadData, &library, PTX, NULL, NULL, 0, NULL, NULL, 0);
 	MUST(cuLibraryGetKernel, &kernel, library, "nothing");
 	MUST(cuEventCreate, &event, 0);
 	MUST(cuMemAlloc_v2, &memory, (size_t)1 << 20);
@@ -315,11 +449,16 @@ int main(void)
 		if (rows[i].on) {
 			check_stream_row(&rows[i], named);
 			check_captured(&rows[i]);
+			check_legacy(&rows[i]);
 		} else {
 			check_row(&rows[i]);
 		}
 	}
 	check_events(named);
+	if (far)
+		check_devices(named);
+	if (is_fake)
+		check_destroyed(named);
 	if (!failures)
 		puts("ok");
 	return failures != 0;

@@ -33,6 +33,7 @@ func TestPrograms(t *testing.T) {
 	}{
 		"self test":             {[]string{"selftest"}, "ok\n"},
 		"contexts":              {[]string{"contexts"}, "ok\n"},
+		"contexts of 2 devices": {[]string{"env", "FAKE_CUDA_DEVICES=2", filepath.Join(folder, "contexts")}, "ok\n"},
 		"shared memory":         {[]string{"peers"}, "ok\n"},
 		"read-only imports":     {[]string{"env", "FAKE_CUDA_SHARED=" + filepath.Join(t.TempDir(), "account"), filepath.Join(folder, "imports")}, "ok\n"},
 		"linked":                {[]string{"linked"}, left},
