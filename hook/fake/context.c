@@ -329,10 +329,11 @@ FN(cuCtxSetLimit, , 3010, int limit, size_t value)
 	NEED_CONTEXT();
 	if (limit < 0 || limit > 2)
 		return CUDA_SUCCESS;
-	uint64_t bytes = limit_bytes(limit, value);
-	if (bytes > fake_memory || !fake_charge(fake_current->device, bytes))
+	uint64_t bytes = limit_bytes(limit, value), before = fake_current->limits[limit];
+	if (bytes > before && (bytes > fake_memory || !fake_charge(fake_current->device, bytes - before)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	fake_refund(fake_current->device, fake_current->limits[limit]);
+	if (bytes < before)
+		fake_refund(fake_current->device, before - bytes);
 	fake_current->limits[limit] = bytes;
 	return CUDA_SUCCESS;
 }

@@ -205,6 +205,17 @@ static void keep_memory(const struct graph *graph, const struct graph *whole, CU
 	}
 }
 
+/* Returns the device of the first memory node of a graph or a child graph, or another one if there is none. */
+static CUdevice device_of(const struct graph *graph, CUdevice other)
+{
+	for (const struct graph_node *n = graph->first; n; n = n->next)
+		if (n->type == NODE_ALLOC)
+			return n->device;
+		else if (n->type == NODE_GRAPH && device_of(n->child, -1) >= 0)
+			return device_of(n->child, -1);
+	return other;
+}
+
 /*
  * Takes memory for a graph's memory nodes when it is launched. Graphs share what is not in use
  * between their launches. Returns 0 if there is not enough.
@@ -212,6 +223,7 @@ static void keep_memory(const struct graph *graph, const struct graph *whole, CU
 static int ensure_backed(CUgraphExec exec, CUdevice device)
 {
 	LOCKED(taking);
+	device = device_of(exec->graph, device);
 	uint64_t need = new_memory(exec->graph), idle = reserved[device] - used[device], more = need > idle ? need - idle : 0;
 	if (more && !fake_charge(device, more))
 		return 0;

@@ -179,6 +179,7 @@ static CUresult release(CUdeviceptr address)
 	if (!block)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (block->of_graph) {
+		fake_returning(NULL); /* another thread may act before */
 		if (!block->used)
 			return CUDA_ERROR_INVALID_VALUE;
 		block->used = 0;

@@ -6,6 +6,7 @@
 
 /* A memory pool; sizes in bytes. */
 struct pool {
+	struct pool *next; /* destroyed before */
 	CUdevice device;
 	uint64_t used, used_high, reserved, reserved_high, threshold;
 	int destroyed;

@@ -13,6 +13,7 @@ CUresult cuEventQuery(CUevent event);
 static struct pool defaults[DEVICES_MAX];  /* the default pools */
 static struct pool *current[DEVICES_MAX]; /* the pools set by cuDeviceSetMemPool; NULL: the default */
 static struct pool *made[256]; /* created pools; guarded by pools */
+static struct pool *ended;     /* destroyed ones, the last one first, whose handles are used again; guarded by pools */
 static pthread_mutex_t pools = PTHREAD_MUTEX_INITIALIZER;
 
 static unsigned long stale; /* calls of cuMemPoolGetAttribute with a destroyed pool */
@@ -94,10 +95,12 @@ FN(cuMemPoolCreate, , 11020, struct pool **pool, const struct pool_props *props)
 	int on_host = props && props->location_type >= 2;
 	if (!pool || !props || (!on_host && (props->location_id < 0 || props->location_id >= fake_devices)))
 		return CUDA_ERROR_INVALID_VALUE;
-	*pool = calloc(1, sizeof **pool);
-	(*pool)->device = on_host ? 0 : props->location_id;
-	(*pool)->on_host = on_host;
 	pthread_mutex_lock(&pools);
+	struct pool *again = ended && !ended->used ? ended : NULL;
+	if (again)
+		ended = again->next;
+	*pool = again ? again : calloc(1, sizeof **pool);
+	**pool = (struct pool){.device = on_host ? 0 : props->location_id, .on_host = on_host};
 	for (int i = 0; i < 256; i++)
 		if (!made[i]) {
 			made[i] = *pool;
@@ -118,6 +121,10 @@ FN(cuMemPoolDestroy, , 11020, struct pool *pool)
 			made[i] = NULL;
 	if (current[pool->device] == pool)
 		current[pool->device] = NULL;
+	if (!pool->destroyed) {
+		pool->next = ended;
+		ended = pool;
+	}
 	pool->destroyed = 1; /* it may still have blocks */
 	trim(pool, 0);
 	pthread_mutex_unlock(&pools);
@@ -254,6 +261,8 @@ static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, s
 			return CUDA_SUCCESS;
 		}
 	}
+	if (pool->destroyed)
+		return CUDA_ERROR_INVALID_VALUE;
 	size = ROUND(size, 512);
 	if (!pool_reserve(pool, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -275,6 +284,7 @@ TWIN(cuMemAllocAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, CUstream s), (p
 FN(cuMemAllocFromPoolAsync, , 11020, CUdeviceptr *address, size_t size, struct pool *pool, CUstream handle)
 {
 	ENTER(cuMemAllocFromPoolAsync);
+	fake_returning(NULL); /* another thread may act before */
 	NEED_STREAM(stream, handle);
 	return allocate(address, size, pool, stream);
 }

@@ -16,10 +16,20 @@ static void context_changed(void) {
 	gsh_streams_invalidate();
 }
 
-/* Gives up the events of a context that a call may end. */
-static void context_ending(CUcontext c) {
+/*
+ * Gives up the events of a context that a call may end, and makes `call`, a variable of the caller, the owner of what belongs to the context:
+ * once it has ended, another thread may get a new context with the same handle.
+ */
+static void context_ending(CUcontext c, const void *call) {
 	gsh_reap_context(c);
 	gsh_pools_context_ending(c, true);
+	if (c) gsh_ledger_hand_on(c, call);
+}
+
+/* Undoes that, after a call that has not ended the context. */
+static void context_lives(CUcontext c, const void *call) {
+	if (c) gsh_ledger_hand_on(call, c);
+	gsh_pools_context_ending(c, false);
 }
 
 /* Evaluates a call that may end a context, and with it the captures of its streams, whose handles new streams may then have. */
@@ -34,9 +44,9 @@ static void context_ending(CUcontext c) {
 	})
 
 /* Drops what belonged to a context that has ended: its memory, and the thread's cached state. */
-static void context_ended(CUcontext c) {
+static void context_ended(const void *call) {
 	context_changed();
-	gsh_ledger_drop_owned(c);
+	gsh_ledger_drop_owned(call);
 }
 
 /* A call after which the thread's context may be another one. */
@@ -85,12 +95,13 @@ GSH_EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
 #define DESTROY(name)                                                                                                   \
 	GSH_EXPORT CUresult name(CUcontext c) {                                                                         \
 		NEED(name);                                                                                             \
-		context_ending(c);                                                                                      \
-		CUresult r = MAY_END(real(c));                                                                                 \
+		char call;                                                                                              \
+		context_ending(c, &call);                                                                               \
+		CUresult r = MAY_END(real(c));                                                                          \
 		if (r == CUDA_SUCCESS)                                                                                  \
-			context_ended(c);                                                                               \
+			context_ended(&call);                                                                           \
 		else                                                                                                    \
-			gsh_pools_context_ending(c, false);                                                             \
+			context_lives(c, &call);                                                                        \
 		return r;                                                                                               \
 	}
 DESTROY(cuCtxDestroy)
@@ -137,12 +148,13 @@ static CUcontext primary_of(CUdevice d) {
 	GSH_EXPORT CUresult name(CUdevice d) {                                                                          \
 		NEED(name);                                                                                             \
 		CUcontext c = primary_of(d);                                                                            \
-		context_ending(c);                                                                                      \
+		char call;                                                                                              \
+		context_ending(c, &call);                                                                               \
 		CUresult r = MAY_END(real(d));                                                                          \
 		if (c && !primary_is_active(d))                                                                         \
-			context_ended(c);                                                                               \
+			context_ended(&call);                                                                           \
 		else                                                                                                    \
-			gsh_pools_context_ending(c, false);                                                             \
+			context_lives(c, &call);                                                                        \
 		return r;                                                                                               \
 	}
 RELEASE(cuDevicePrimaryCtxRelease)
@@ -164,14 +176,15 @@ GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 	CUcontext c = NULL;
 	CUdevice d = g && CALL(cuCtxFromGreenCtx, &c, g) == CUDA_SUCCESS ? gsh_target(BY_CONTEXT, (uint64_t)c).device : -1;
 	CUcontext primary = d < 0 ? NULL : primary_of(d);
-	context_ending(c);
-	context_ending(primary);
+	char green, whole;
+	context_ending(c, &green);
+	context_ending(primary, &whole);
 	CUresult r = MAY_END(real(g));
 	context_changed();
-	if (r == CUDA_SUCCESS && primary) gsh_ledger_hand_on(c, primary);
-	if (r == CUDA_SUCCESS && !(primary && primary_is_active(d))) context_ended(primary ? primary : c);
-	gsh_pools_context_ending(c, false);
-	gsh_pools_context_ending(primary, false);
+	if (r == CUDA_SUCCESS && primary) gsh_ledger_hand_on(&green, &whole);
+	if (r == CUDA_SUCCESS && !(primary && primary_is_active(d))) context_ended(primary ? &whole : &green);
+	context_lives(c, &green);
+	context_lives(primary, &whole);
 	return r;
 }
 
@@ -179,12 +192,13 @@ GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 	GSH_EXPORT CUresult name(CUdevice d) {                                                                          \
 		NEED(name);                                                                                             \
 		CUcontext c = primary_of(d);                                                                            \
-		context_ending(c);                                                                                      \
+		char call;                                                                                              \
+		context_ending(c, &call);                                                                               \
 		CUresult r = MAY_END(real(d));                                                                          \
 		if (c && r == CUDA_SUCCESS)                                                                             \
-			context_ended(c);                                                                               \
+			context_ended(&call);                                                                           \
 		else                                                                                                    \
-			gsh_pools_context_ending(c, false);                                                             \
+			context_lives(c, &call);                                                                        \
 		return r;                                                                                               \
 	}
 RESET(cuDevicePrimaryCtxReset)
@@ -217,17 +231,22 @@ GSH_EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
 	struct gsh_reservation h;
 	uint64_t key = (uint64_t)on.context + (uint64_t)limit, bytes = limit_bytes(limit, value, on.device);
 	bool known = gsh_ledger_take(CONTEXT_LIMIT, key, &last);
+	if (known && last.owner != on.context) { /* of a context that another thread ends, with the same handle */
+		gsh_ledger_put(&last);
+		last = (struct gsh_item){0};
+		known = false;
+	}
 	if (!known && !bytes) return real(limit, value);
 	uint64_t more = bytes > last.bytes ? bytes - last.bytes : 0;
 	bool fits = gsh_reserve(&h, BY_cuCtxSetLimit, 0, more);
 	CUresult r = fits ? real(limit, value) : CUDA_ERROR_OUT_OF_MEMORY;
-	if (fits && h.counted && h.on.vgpu) gsh_memory_release(h.on.vgpu, more);
+	uint64_t charged = fits && h.counted ? more : 0;
 	if (r != CUDA_SUCCESS) {
+		if (charged) gsh_memory_release(h.on.vgpu, charged);
 		if (known) gsh_ledger_put(&last);
 		return r;
 	}
-	if (last.vgpu) gsh_memory_release(last.vgpu, last.bytes);
-	if (on.vgpu) gsh_memory_charge(on.vgpu, bytes);
+	if (on.vgpu) gsh_memory_charge(on.vgpu, bytes - charged - last.bytes); /* at once, so that no other thread takes what is released first */
 	gsh_ledger_put(&(struct gsh_item){CONTEXT_LIMIT, key, on.vgpu, on.context, bytes, 0, 0, 0});
 	return r;
 }

@@ -390,38 +390,51 @@ static void refresh_device(CUdevice d) {
 	gsh_item_resize(GRAPH_MEMORY, (uint64_t)d, graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
 }
 
+static uint64_t frees_begun; /* calls that free memory of graphs; guarded by the ledger's lock */
+
 /*
- * Says whether a graph's memory nodes have memory that it has not freed. Returns how many bytes they had since its last launch: the next
- * one needs no others in their place. Said before the launch, so that another thread which frees them meanwhile has the last word.
+ * Returns how many bytes a graph's memory nodes have that it has not freed: its next launch needs no others in their place. Stores how many
+ * calls that free have begun by now.
  */
-static uint64_t keep(CUgraphExec e, unsigned use) {
+static uint64_t kept(CUgraphExec e, uint64_t *begun) {
 	uint64_t bytes = 0;
 	gsh_ledger_lock();
-	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i)) {
-		if (i->kind != NODE_MEMORY || i->owner != addresses_of(e)) continue;
-		if (i->flags & IN_USE) bytes += i->bytes;
-		i->flags = use;
-	}
+	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i))
+		if (i->kind == NODE_MEMORY && i->owner == addresses_of(e) && i->flags & IN_USE) bytes += i->bytes;
+	*begun = frees_begun;
 	gsh_ledger_unlock();
 	return bytes;
 }
 
-/* Records that the memory of other graphs is no longer in use that a graph frees. */
-static void frees(CUgraphExec e) {
+/* Records that a graph that was launched has the memory of its nodes, but for what a call may have freed that has begun since or is under way. */
+static void keep(CUgraphExec e, uint64_t begun) {
 	gsh_ledger_lock();
-	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i)) {
-		struct gsh_item *memory = i->kind == NODE_FREE && i->owner == addresses_of(e) ? gsh_item_find(NODE_MEMORY, i->other) : NULL;
-		if (memory) memory->flags = 0;
-	}
+	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i))
+		if (i->kind == NODE_MEMORY && i->owner == addresses_of(e) && !i->mappings && i->other <= begun) i->flags = IN_USE;
 	gsh_ledger_unlock();
 }
 
-/* Called before the driver frees, so that the memory does not count as a graph's own once another graph may have it. */
-void gsh_graph_memory_freeing(CUdeviceptr p) {
+/* Records that memory of a graph is not in use, before (1) and after (-1) a call that frees it. The ledger is locked. */
+static void count_free(CUdeviceptr p, int calls) {
+	struct gsh_item *i = gsh_item_find(NODE_MEMORY, p);
+	if (!i) return;
+	i->flags = 0;
+	if (calls > 0) i->other = ++frees_begun;
+	if (calls > 0 || i->mappings) i->mappings += (uint64_t)calls;
+}
+
+/* Does so for the memory of other graphs that a graph frees. */
+static void frees(CUgraphExec e, int calls) {
+	gsh_ledger_lock();
+	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i))
+		if (i->kind == NODE_FREE && i->owner == addresses_of(e)) count_free(i->other, calls);
+	gsh_ledger_unlock();
+}
+
+void gsh_graph_memory_freeing(CUdeviceptr p, int calls) {
 	if (likely(!atomic_load_explicit(&with_memory, memory_order_relaxed))) return;
 	gsh_ledger_lock();
-	struct gsh_item *i = gsh_item_find(NODE_MEMORY, p);
-	if (i) i->flags = 0;
+	count_free(p, calls);
 	gsh_ledger_unlock();
 }
 
@@ -431,6 +444,7 @@ struct launch {
 	uint64_t bytes; /* of its memory nodes */
 	CUdevice device;
 	unsigned flags;
+	uint64_t begun; /* see kept */
 };
 
 /*
@@ -443,25 +457,26 @@ static bool reserve_memory(struct launch *l, CUgraphExec e) {
 	if (!find(e, &item) || !(item.bytes || item.flags)) return true;
 	CUdevice d = l->device = (CUdevice)item.other;
 	l->flags = item.flags;
-	if (l->flags & FREES) frees(e);
+	if (l->flags & FREES) frees(e, 1);
 	if (!item.bytes) return true;
 	gsh_reserve_wait();
 	int cancel = gsh_pools_lock();
 	l->bytes = item.bytes;
-	uint64_t taken = add_pending(d, (int64_t)item.bytes), need = item.bytes, own = l->flags & KEEPS ? keep(e, IN_USE) : 0;
+	uint64_t taken = add_pending(d, (int64_t)item.bytes), need = item.bytes, own = l->flags & KEEPS ? kept(e, &l->begun) : 0;
 	need -= own < need ? own : need;
 	taken += graph_memory(d, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
 	uint64_t have = graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), idle = have > taken ? have - taken : 0;
 	gsh_pools_unlock(cancel);
 	if (gsh_reserve_at_once(&l->hold, gsh_vgpu_of_device(d), need > idle ? need - idle : 0)) return true;
 	add_pending(d, -(int64_t)item.bytes);
-	if (l->flags & KEEPS) keep(e, 0);
+	if (l->flags & FREES) frees(e, -1);
 	return false;
 }
 
 /* Charges what the driver has reserved by now and releases the reservation. Returns r. */
 static CUresult commit_memory(struct launch *l, CUgraphExec e, CUresult r, bool captured) {
-	if ((r != CUDA_SUCCESS || captured) && l->flags & KEEPS) keep(e, 0); /* it has allocated nothing */
+	if (r == CUDA_SUCCESS && !captured && l->flags & KEEPS) keep(e, l->begun);
+	if (l->flags & FREES) frees(e, -1);
 	if (!l->bytes) return r;
 	add_pending(l->device, -(int64_t)l->bytes);
 	if (!l->hold.counted) return r;

@@ -4,7 +4,7 @@
 
 #include "symbols.h"
 
-/* Called before memory at an address may be freed, which the nodes of a graph may have allocated. */
-void gsh_graph_memory_freeing(CUdeviceptr p);
+/* Called before (1) and after (-1) a call that may free memory at an address, which the nodes of a graph may have allocated. */
+void gsh_graph_memory_freeing(CUdeviceptr p, int calls);
 
 #endif

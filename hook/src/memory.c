@@ -59,8 +59,9 @@ GSH_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned fla
 /* A pointer that is not in the ledger may have been allocated from a pool. */
 GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 	NEED(cuMemFree_v2);
-	gsh_graph_memory_freeing(p);
+	gsh_graph_memory_freeing(p, 1);
 	CUresult r = GSH_FREE(POINTER, p, real(p));
+	gsh_graph_memory_freeing(p, -1);
 	if (r == CUDA_SUCCESS) gsh_pools_freed();
 	return r;
 }
@@ -77,20 +78,20 @@ static CUmemoryPool pool_of(CUstream s) {
 struct async {
 	struct gsh_reservation hold;
 	CUmemoryPool pool; /* NULL: not known */
-	bool current;      /* the driver looks the pool up again, and may find another one */
+	bool held;         /* the pool is */
 	bool captured;     /* it becomes a node of a graph, charged at the graph's launch */
 	uint64_t bytes;
 	CUstream stream;
 };
 
-/* Looks the pool up if it is not given, and enters it in the ledger, with its vGPU. Returns false if it cannot be entered. */
+/* Looks the pool up if it is not given, and holds it. Returns false if it cannot be entered in the ledger. */
 static bool enter(struct async *a, struct gsh_vgpu **v, bool *on_host) {
 	int cancel = gsh_pools_lock();
-	if (a->current) a->pool = pool_of(a->stream);
+	if (!a->pool) a->pool = pool_of(a->stream);
 	if (a->pool) *v = gsh_pool_vgpu(a->pool, on_host);
-	bool entered = !a->pool || *on_host || gsh_pool_enter(a->pool, *v, false);
+	a->held = a->pool && gsh_pool_hold(a->pool, *v);
 	gsh_pools_unlock(cancel);
-	return entered;
+	return a->held || !a->pool;
 }
 
 /*
@@ -112,25 +113,19 @@ static bool begin_async(struct async *a) {
 	struct gsh_vgpu *v = NULL;
 	bool on_host = false;
 	gsh_start();
-	if (gsh_driver_lost()) return a->pool = NULL, true;
+	if (gsh_driver_lost()) return true;
 	if ((a->captured = gsh_capture_hold(a->stream))) return true;
 	gsh_reserve_wait();
 	if (!enter(a, &v, &on_host)) return false;
 	if (on_host) return true;
-	if (a->pool) return reserve_growth(a, v);
-	/* Probably the driver returns an error. If it does not, the memory is charged where it is most likely. */
-	a->hold.on = gsh_target(BY_UNSAID, 0);
-	return !a->hold.on.vgpu || gsh_reserve_vgpu(&a->hold, a->hold.on.vgpu, gsh_allocated_bytes(a->bytes));
-}
-
-/* Charges the pool from which the driver has allocated since the first one was destroyed. */
-static void charge_current(CUstream s) {
-	bool on_host = true;
-	int cancel = gsh_pools_lock();
-	CUmemoryPool pool = pool_of(s);
-	struct gsh_vgpu *v = pool ? gsh_pool_vgpu(pool, &on_host) : NULL;
-	if (!on_host && gsh_pool_enter(pool, v, false)) gsh_pool_refresh(pool);
-	gsh_pools_unlock(cancel);
+	if (!a->pool) {
+		/* Probably the driver returns an error. If it does not, the memory is charged where it is most likely. */
+		a->hold.on = gsh_target(BY_UNSAID, 0);
+		return !a->hold.on.vgpu || gsh_reserve_vgpu(&a->hold, a->hold.on.vgpu, gsh_allocated_bytes(a->bytes));
+	}
+	if (reserve_growth(a, v)) return true;
+	gsh_pool_release(a->pool);
+	return false;
 }
 
 /* Charges an allocation from a pool that is not known as memory of its own; frees it where no vGPU can be charged. */
@@ -144,8 +139,9 @@ static CUresult end_unknown(struct async *a, CUresult r, CUdeviceptr p) {
 /* Charges the pool with its real size and releases the reservation. Stores the address for the caller; returns r, or an error. */
 static CUresult end_async(struct async *a, CUresult r, CUdeviceptr p, CUdeviceptr *to) {
 	if (a->captured) gsh_capture_release();
-	if (a->pool && !a->captured) {
-		if (!gsh_pool_charge(a->pool) && a->current) charge_current(a->stream);
+	if (a->held) {
+		gsh_pool_charge(a->pool);
+		gsh_pool_release(a->pool);
 		if (a->hold.counted) gsh_memory_release(a->hold.on.vgpu, a->hold.bytes);
 	} else if (!a->captured) {
 		r = end_unknown(a, r, p);
@@ -174,25 +170,24 @@ GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 	CUmemoryPool created = NULL;
 	CUresult r = real(pool ? &created : NULL, &own);
 	if (r != CUDA_SUCCESS) return r;
-	if (!gsh_pool_enter(created, on_device ? gsh_vgpu_of_device(own.location.id) : gsh_target(BY_UNSAID, 0).vgpu, on_host)) {
-		CALL(cuMemPoolDestroy, created);
+	if (!gsh_pool_create(created, on_device ? gsh_vgpu_of_device(own.location.id) : gsh_target(BY_UNSAID, 0).vgpu, on_host))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	*pool = created;
 	return r;
 }
 
-#define ALLOCATE(name, twin)                                                                                            \
+/* The driver gets the pool that was looked up: another thread may make another one current. */
+#define ALLOCATE(name, from, twin)                                                                                      \
 	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUstream s) {                                            \
 		NEED(name);                                                                                             \
-		struct async a = {.current = true, .bytes = bytes, .stream = s ? s : twin};                             \
-		CUdeviceptr at = 0;                                                                                     \
+		struct async a = {.bytes = bytes, .stream = s ? s : twin};                                              \
+		CUdeviceptr at = 0, *to = p ? &at : NULL;                                                               \
 		if (!begin_async(&a)) return CUDA_ERROR_OUT_OF_MEMORY;                                                  \
-		CUresult r = real(p ? &at : NULL, bytes, s);                                                            \
+		CUresult r = a.held ? CALL(from, to, bytes, a.pool, s) : real(to, bytes, s);                            \
 		return end_async(&a, r, at, p);                                                                         \
 	}
-ALLOCATE(cuMemAllocAsync, CU_STREAM_LEGACY)
-ALLOCATE(cuMemAllocAsync_ptsz, CU_STREAM_PER_THREAD)
+ALLOCATE(cuMemAllocAsync, cuMemAllocFromPoolAsync, CU_STREAM_LEGACY)
+ALLOCATE(cuMemAllocAsync_ptsz, cuMemAllocFromPoolAsync_ptsz, CU_STREAM_PER_THREAD)
 
 #define ALLOCATE_FROM(name, twin)                                                                                       \
 	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream s) {                         \
@@ -230,9 +225,10 @@ static void free_in_order(struct gsh_item *item, CUstream s) {
 	GSH_EXPORT CUresult name(CUdeviceptr p, CUstream s) {                                                           \
 		NEED(name);                                                                                             \
 		struct gsh_item item = {0};                                                                             \
-		gsh_graph_memory_freeing(p);                                                                            \
+		gsh_graph_memory_freeing(p, 1);                                                                         \
 		bool known = gsh_ledger_take(POINTER, p, &item);                                                        \
 		CUresult r = real(p, s);                                                                                \
+		gsh_graph_memory_freeing(p, -1);                                                                        \
 		if (known && r == CUDA_SUCCESS) free_in_order(&item, s ? s : twin);                                     \
 		if (known && r != CUDA_SUCCESS) gsh_ledger_put(&item);                                                  \
 		if (r == CUDA_SUCCESS) gsh_pools_freed();                                                               \

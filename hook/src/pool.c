@@ -64,6 +64,37 @@ bool gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host) {
 	return entered;
 }
 
+/* Adds to how many calls allocate from a pool, if the ledger has it. Returns its item from before, all zeros if there is none. */
+static struct gsh_item count_calls(CUmemoryPool pool, int calls) {
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(POOL, (uint64_t)pool), before = i ? *i : (struct gsh_item){0};
+	if (i && (calls > 0 || i->other)) i->other += (uint64_t)calls; /* wraps round for -1 */
+	gsh_ledger_unlock();
+	return before;
+}
+
+/* A call that uses the handle of a pool before it is created has guessed it, and is charged to what may be another vGPU. */
+bool gsh_pool_create(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host) {
+	struct gsh_item before;
+	int cancel = gsh_pools_lock();
+	bool used = count_calls(pool, 0).other;
+	if (!used && gsh_ledger_take(POOL, (uint64_t)pool, &before) && before.vgpu) gsh_memory_release(before.vgpu, before.bytes);
+	bool entered = !used && gsh_pool_enter(pool, v, on_host);
+	if (!entered) CALL(cuMemPoolDestroy, pool);
+	gsh_pools_unlock(cancel);
+	return entered;
+}
+
+bool gsh_pool_hold(CUmemoryPool pool, struct gsh_vgpu *v) {
+	bool entered = gsh_pool_enter(pool, v, false);
+	if (entered) count_calls(pool, 1);
+	return entered;
+}
+
+void gsh_pool_release(CUmemoryPool pool) {
+	if (count_calls(pool, -1).flags & RETIRED) gsh_pools_freed();
+}
+
 /* Copies the item of a pool; false if the ledger has none. */
 static bool find(CUmemoryPool pool, struct gsh_item *copy) {
 	gsh_ledger_lock();
@@ -109,11 +140,12 @@ static void replace_current(CUmemoryPool pool) {
 
 /*
  * Keeps a pool until its last allocation is freed, and then destroys it. The driver would do the same, but no longer tell how much
- * memory the pool has. Returns false if the pool has none, so that it may be destroyed at once.
+ * memory the pool has, and give its handle to a new pool, from which a call under way would allocate. Returns false if the pool has no memory
+ * and no calls, so that it may be destroyed at once.
  */
 static bool retire(CUmemoryPool pool) {
 	struct gsh_item item;
-	if (!find(pool, &item) || drain(pool)) return false;
+	if (!find(pool, &item) || (!item.other && drain(pool))) return false;
 	replace_current(pool);
 	gsh_ledger_lock();
 	struct gsh_item *i = gsh_item_find(POOL, (uint64_t)pool);
@@ -133,7 +165,7 @@ CUresult gsh_pool_destroy(CUmemoryPool pool, CUresult (*real)(CUmemoryPool)) {
 /* Destroys a retired pool once it has no memory left. */
 static void destroy_retired(CUmemoryPool pool) {
 	struct gsh_item item;
-	if (!find(pool, &item) || !(item.flags & RETIRED) || !drain(pool) || !gsh_ledger_take(POOL, (uint64_t)pool, &item)) return;
+	if (!find(pool, &item) || !(item.flags & RETIRED) || item.other || !drain(pool) || !gsh_ledger_take(POOL, (uint64_t)pool, &item)) return;
 	if (item.vgpu) gsh_memory_release(item.vgpu, item.bytes);
 	CALL(cuMemPoolDestroy, pool);
 }

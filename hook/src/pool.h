@@ -16,6 +16,16 @@ struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host);
 /* Enters a pool in the ledger, unless it is there already. Returns false if there is no room: its memory could not be charged. */
 bool gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
 
+/* Enters a pool that the driver has just created; destroys it if there is no room, or if a call is under way that uses its handle already. */
+bool gsh_pool_create(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
+
+/*
+ * Between these two the pool is not destroyed, so its handle stays that of the same pool, whose vGPU was asked. gsh_pool_hold enters a pool that
+ * is new in the ledger, like gsh_pool_enter, and is called between gsh_pools_lock and gsh_pools_unlock.
+ */
+bool gsh_pool_hold(CUmemoryPool pool, struct gsh_vgpu *v);
+void gsh_pool_release(CUmemoryPool pool);
+
 /* Returns the most bytes by which a pool may grow for an allocation. */
 uint64_t gsh_pool_growth(uint64_t bytes);
 
