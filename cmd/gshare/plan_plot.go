@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 )
 
-// writeChart writes a chart of the cheapest mode for one application alone, by its SLO and request rate (PA-63). Dots show the planned
+// writeChart writes a chart of the cheapest mode for one application alone, by its SLO and request rate. Dots show the planned
 // applications.
 func (p *planFlags) writeChart() error {
 	f, err := p.computeFrontier()

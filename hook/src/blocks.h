@@ -1,5 +1,5 @@
 /*
- * Block tokens and launch cycles of the class elastic (Dilu DI-54 to DI-56). The server's page has the number of thread
+ * Block tokens and launch cycles of the class elastic (Dilu, section 3.4.1). The server's page has the number of thread
  * blocks that the container may have taken since its start, the container's page the number that its processes have taken.
  * A thread takes tokens for a few launches at a time and returns those that it did not use. Launches beyond its tokens are
  * taken as well, as a debt of the whole container (D21). A launch cycle, by which the server detects contention, lasts from

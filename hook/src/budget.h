@@ -1,5 +1,5 @@
 /*
- * Budgets of launched work. Launches since a stream's last event are known to their own thread only (FG-78). So before it
+ * Budgets of launched work. Launches since a stream's last event are known to their own thread only. So before it
  * launches, the thread takes a budget for the stream: the estimated ns of work that may be launched until the next event.
  * The budgets of a process add up to at most a quarter of the bound of its unfinished work. Slow path only; atomics, no
  * lock.

@@ -1,4 +1,4 @@
-/* The connection to the token server (FG-53, FG-54, FG-85). */
+/* The connection to the token server. */
 #ifndef GSHARE_CLIENT_H
 #define GSHARE_CLIENT_H
 

@@ -1,5 +1,5 @@
 /*
- * Timing events behind batches of launches (FG-73). A launching thread records events only in the stream that its launch
+ * Timing events behind batches of launches. A launching thread records events only in the stream that its launch
  * names: the handle is known to be valid at that moment, and a capturing stream is never touched. Completed events are
  * charged by whichever thread reaps, see reap.h. Events stay in the slots of a fixed table without a lock, since a launching
  * thread must not make a system call because another thread is using the table.

@@ -65,7 +65,7 @@ static void flush_counters(struct gsh_stream_state *st) {
 	st->unknown = false;
 }
 
-/* Returns the block tokens that were taken but not launched, or takes tokens for thread blocks that were launched without any (DI-54). */
+/* Returns the block tokens that were taken but not launched, or takes tokens for thread blocks that were launched without any. */
 static void reconcile_blocks(struct gsh_stream_state *st) {
 	if (gsh_blocks_metered(st->vgpu)) gsh_blocks_return(st->vgpu, st->blocks_paid - (int64_t)st->blocks);
 	st->blocks_paid = (int64_t)st->blocks;

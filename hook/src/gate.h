@@ -1,5 +1,5 @@
 /*
- * The gate in front of launches (FG-71, FG-75). Its fast path is inline in this header: it makes no system call, takes no
+ * The gate in front of launches. Its fast path is inline in this header: it makes no system call, takes no
  * lock, reads no clock and allocates nothing. A launch takes the slow path (gate.c) when the server has changed a word of
  * its page, after 128 launches, when the estimated work since the last event has used up the stream's budget, and once in
  * every round of the helper thread.

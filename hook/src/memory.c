@@ -1,4 +1,4 @@
-/* The wrappers of plain, pitched, managed and stream-ordered memory (FG-86, F46). */
+/* The wrappers of plain, pitched, managed and stream-ordered memory (F46). */
 #define _GNU_SOURCE
 #include "capturing.h"
 #include "event.h"

@@ -1,4 +1,4 @@
-/* Whether a vGPU's token permits launches (FG-54, FG-79). Slow path only. */
+/* Whether a vGPU's token permits launches. Slow path only. */
 #ifndef GSHARE_TOKEN_H
 #define GSHARE_TOKEN_H
 

@@ -268,7 +268,7 @@ TEST(forgotten_graphs_count_their_blocks) {
 	for (int i = 0; i < 3; i++) cuGraphExecDestroy(e[i]);
 }
 
-/* A cycle lasts from the first launch to the end of a wait; querying an event is not a wait (DI-56). */
+/* A cycle lasts from the first launch to the end of a wait; querying an event is not a wait. */
 TEST(cycles_are_published) {
 	CUstream s;
 	CUevent e;

@@ -104,7 +104,7 @@ static void launch_in_turn(struct model_kernel *k, int wide, int streams) {
 }
 
 /*
- * FG-73: launches into several streams in turn, of which only some run in parallel. A stream that waits for SMs is not idle,
+ * Launches into several streams in turn, of which only some run in parallel. A stream that waits for SMs is not idle,
  * and either the host or the device is the slower. In the first round the hook learns how the streams overlap.
  */
 TEST(streams_share_the_sms) {
@@ -246,7 +246,7 @@ TEST(a_late_batch_makes_estimates_doubtful) {
 	check_charged(0.01);
 }
 
-/* FG-73: the work that a synchronising call waits for is charged before it returns, without the helper. */
+/* The work that a synchronising call waits for is charged before it returns, without the helper. */
 TEST(sync_charges_completed_work) {
 	struct model_kernel k = {50 * GSH_MICROSECOND};
 	model_start(RUN_AHEAD);

@@ -5,7 +5,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// partitionModel divides a model that no active GPU can hold between several GPUs of one node, by the packer's rule for such models (DI-34). It takes the
+// partitionModel divides a model that no active GPU can hold between several GPUs of one node, by the packer's rule for such models. It takes the
 // node with the fewest stages, and the first one among equals. Each GPU is charged the whole request, both as request and as limit (D9). Unused GPUs are
 // included only if fresh is set, that is, if no GPU could hold the model alone.
 func (c *cluster) partitionModel(in Instance, fresh bool) (best booking, found bool) {

@@ -20,7 +20,7 @@ type Result struct {
 	Decisions int // starts of instances
 	Refused   int // starts that were refused because no GPU had room
 
-	// The mean fractions of active GPUs that no instance requested (DI-102): SMs beyond the requests, whatever the
+	// The mean fractions of active GPUs that no instance requested: SMs beyond the requests, whatever the
 	// policy guarantees, and memory.
 	SMFragmentation, MemoryFragmentation float64
 }

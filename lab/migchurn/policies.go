@@ -103,7 +103,7 @@ func onFullest(gpus []mig.Layout, p *mig.Profile, starts []int) (gpu int, made m
 }
 
 // Static returns a Policy that never creates instances on demand. Every GPU is partitioned once, by halves, which on a GPU of seven
-// compute slices is FluidFaaS's partition 4g, 2g, 1g (FF-38). A request takes the smallest free instance that is large enough.
+// compute slices is FluidFaaS's partition 4g, 2g, 1g. A request takes the smallest free instance that is large enough.
 func Static(m *mig.Model) Policy {
 	pieces := halvedGPU(m)
 	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {

@@ -131,7 +131,7 @@ func TestDivisionBounds(t *testing.T) {
 		}
 		for _, p := range w.functions {
 			if n := count(p.instances, func(i *instance) bool { return i.residency == scaling.Shared && !i.leaving }); n > 1 {
-				t.Fatalf("%d instances of a function share (FF-45)", n)
+				t.Fatalf("%d instances of a function share", n)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// sloScale counts from the time of all components on the smallest slices that hold them (FF-70): 2 x 40 ms.
+// sloScale counts from the time of all components on the smallest slices that hold them: 2 x 40 ms.
 func TestSLOScale(t *testing.T) {
 	in, err := build(replaced(`"slo": 0.2`, `"sloScale": 1.5`), steady(1))
 	if err != nil || in.Functions[0].SLO != 120*ms {

@@ -16,7 +16,7 @@ import (
 type Family func(*rand.Rand) Pod
 
 // Families returns the generated families of pods by name (docs/packing.md). papermix has the SM shares of the models that FaST-GShare
-// measures; fastgrid is the grid that it profiles (FG-20), and smallgrid the small end of that grid; overhalf has quotas of which no two
+// measures; fastgrid is the grid that it profiles, and smallgrid the small end of that grid; overhalf has quotas of which no two
 // fit beside each other, the worst case for rectangles.
 func Families() map[string]Family {
 	return map[string]Family{
@@ -59,7 +59,7 @@ func percent(quota, sm int) Pod {
 	return Pod{SM: share.PerMille(10 * sm), Quota: share.PerMille(10 * quota)}
 }
 
-// gridSM is the list of SM shares, in percent, that FaST-GShare profiles (FG-20).
+// gridSM is the list of SM shares, in percent, that FaST-GShare profiles.
 var gridSM = []int{6, 12, 24, 50, 60, 80, 100}
 
 // OfMilliGPU converts the request of an openb pod, n thousandths of a GPU (1 to 1000), to an SM share and a quota: the smallest SM

@@ -73,7 +73,7 @@ func (f *Fleet) leastWaste(p Pod) int {
 }
 
 // firstEmpty returns the number of an empty GPU, or -1. If there is none, it adds one to the fleet if the configuration allows. A GPU
-// that has become empty counts as a new one (FG-114, FG-119).
+// that has become empty counts as a new one.
 func (f *Fleet) firstEmpty() int {
 	for i := range f.gpus {
 		if f.gpus[i].pods == 0 {

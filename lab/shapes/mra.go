@@ -5,9 +5,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// mraGPU is a GPU packed by FaST-GShare's maximal rectangles (Algorithm 2, corrected): it uses the smallest free rectangle that suffices
-// (FG-113), and keep-restructure when a pod leaves (FG-120, FG-121). With repack, its rectangles are packed again before a pod would get an
-// empty GPU (F27); the paper never packs again to fit a pod.
+// mraGPU is a GPU packed by FaST-GShare's maximal rectangles (Algorithm 2, corrected): it uses the smallest free rectangle that suffices,
+// and keep-restructure when a pod leaves. With repack, its rectangles are packed again before a pod would get an empty GPU (F27); the paper never packs again to fit a pod.
 type mraGPU struct {
 	list    *rectangle.List
 	reserve share.PerMille

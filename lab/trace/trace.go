@@ -31,7 +31,7 @@ type Pod struct {
 // TotalMilli returns the GPUs that the pod requests, in thousandths of a device.
 func (p Pod) TotalMilli() int64 { return int64(p.GPUs) * p.MilliGPU }
 
-// gridSM lists the SM shares, in percent, that FaST-GShare profiles (FG-20).
+// gridSM lists the SM shares, in percent, that FaST-GShare profiles.
 var gridSM = []int64{6, 12, 24, 50, 60, 80, 100}
 
 // share returns the percentages of SMs and of time that the pod requests of each device. The trace has only fractions of a GPU; a timed pod

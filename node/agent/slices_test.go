@@ -100,7 +100,7 @@ func TestOnDemand(t *testing.T) {
 	}
 	first := r.pod("a", "a.c3m4.4", 30, 50)
 	r.mustCreate("a", first, "MIG-GPU-a-0-0")
-	r.mustCreate("b", r.pod("b", "a.c3m4.4", 30, 40), "MIG-GPU-a-0-0") // MPS inside of it (FG-65)
+	r.mustCreate("b", r.pod("b", "a.c3m4.4", 30, 40), "MIG-GPU-a-0-0") // MPS inside of it
 	r.mustCreate("c", r.pod("c", "a.c1m1.2", 100, 100), "MIG-GPU-a-1-0")
 	want := []string{"create GPU instance 3g.40gb at 4", "create compute instance 3g.40gb at 4", "create GPU instance 1g.10gb at 2", "create compute instance 1g.10gb at 2"}
 	r.acted(g, want)

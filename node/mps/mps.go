@@ -1,5 +1,5 @@
 // Package mps manages NVIDIA's Multi-Process Service (MPS), which caps the SMs of each process on a shared slice. It runs one control daemon
-// for each slice, also inside MIG instances (FG-65), so that a fault on one slice does not stop the others (FG-60, FG-63). Package
+// for each slice, also inside MIG instances, so that a fault on one slice does not stop the others. Package
 // supervisor decides when a daemon is started, stopped or replaced.
 package mps
 

@@ -45,7 +45,7 @@ func TestMIG(t *testing.T) {
 		i := slices.IndexFunc(n.Status().Runs, func(r control.Run) bool { return r.ID == grant.ID })
 		return n.Status().Runs[i].VGPUs[0].Device, grant.Enforcement.SMs, ""
 	}
-	if device, sms, _ := on("1g.10gb", 50, 1024); device != "MIG-0" || sms != "MPS, 6 of 14 SMs, inside of MIG 1g.10gb" { // MPS inside of it (FG-65)
+	if device, sms, _ := on("1g.10gb", 50, 1024); device != "MIG-0" || sms != "MPS, 6 of 14 SMs, inside of MIG 1g.10gb" { // MPS inside of it
 		t.Errorf("1g.10gb: %s, %s", device, sms)
 	}
 	if device, _, _ := on("mig", 100, 20480); device != "MIG-1" {

@@ -43,7 +43,7 @@ type weighing struct {
 	http  http.Client
 }
 
-// TestSharedWeights is figure 13 of FaST-GShare (FG-136) with a real kubelet: on a GPU of 16 GB run seven pods of ResNeXt that share its weights, but
+// TestSharedWeights is figure 13 of FaST-GShare with a real kubelet: on a GPU of 16 GB run seven pods of ResNeXt that share its weights, but
 // only four that do not. The driver counts the weights once. Meanwhile, the agent, the store, both of them, and a pod that has mapped the weights are
 // killed. In the end nothing may be left.
 func TestSharedWeights(t *testing.T) {

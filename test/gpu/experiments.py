@@ -233,7 +233,7 @@ def graphs(m, seconds):
 
 
 def store(m, _):
-    """FG-138, and the open questions of docs/store.md: whether programs can import weights, without MPS and as its clients; what a write
+    """The memory that FaST-GShare's store takes, and the open questions of docs/store.md: whether programs can import weights, without MPS and as its clients; what a write
     to a read-only mapping does to the program and to others; and how much memory the store and each program take."""
     found = {}
     for name, percent in (("plain", None), ("mps", 100)):

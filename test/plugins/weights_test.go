@@ -77,7 +77,7 @@ func bind(t *testing.T, plugin string, nodes []*v1.Node, bound []*v1.Pod, pod *v
 	return out, ""
 }
 
-// TestSevenResNeXt is the case of FaST-GShare's figure 13 (FG-136): seven pods that declare their weights fit on a GPU of 16 GB, but only four
+// TestSevenResNeXt is the case of FaST-GShare's figure 13: seven pods that declare their weights fit on a GPU of 16 GB, but only four
 // that do not.
 func TestSevenResNeXt(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -44,8 +44,8 @@ type Choice struct {
 	Container int
 }
 
-// BestArea is the Ranker of FaST-GShare. It takes the smallest free rectangle of all slices that holds the share (FG-113), and prefers
-// used slices to unused ones (FG-119), even if a used slice has to be packed again for it (F27).
+// BestArea is the Ranker of FaST-GShare. It takes the smallest free rectangle of all slices that holds the share, and prefers
+// used slices to unused ones, even if a used slice has to be packed again for it (F27).
 type BestArea struct{}
 
 // How a share fits a slice, best first: in a free rectangle, after the slice is packed again, or on an unused slice. Slices on which a

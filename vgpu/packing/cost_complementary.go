@@ -5,14 +5,14 @@ import (
 )
 
 // Complementary is the Ranker of Dilu (section 3.3, Algorithm 1 as corrected). It prefers GPUs that host pods of the same workload, then
-// other used GPUs, then unused ones (DI-32, DI-38). Among equally preferred GPUs it takes the one that is left with the least free,
+// other used GPUs, then unused ones. Among equally preferred GPUs it takes the one that is left with the least free,
 //
 //	Alpha x (1 - requests/SMs) + Beta x (1 - memory/M),
 //
-// where both terms include the share being placed (DI-37; D6: the smallest is best).
+// where both terms include the share being placed (D6: the smallest is best).
 //
-// The vGPUs of a pod are ranked one after another, each with the ones before it already in place (DI-39). Dilu minimises the number of
-// GPUs, so the node on which the pod takes the fewest unused GPUs is best (DI-30); then the one on which it takes the fewest GPUs without
+// The vGPUs of a pod are ranked one after another, each with the ones before it already in place. Dilu minimises the number of
+// GPUs, so the node on which the pod takes the fewest unused GPUs is best; then the one on which it takes the fewest GPUs without
 // affinity.
 type Complementary struct {
 	Alpha, Beta share.PerMille // weights; they add up to share.Whole
@@ -76,7 +76,7 @@ type Use struct {
 
 func (p *Pod) use() Use { return Use{Workload: p.Request.Workload} }
 
-// hasAffinity reports whether two instances have Dilu's workload affinity (DI-32, D10): equal workload names given by the users.
+// hasAffinity reports whether two instances have Dilu's workload affinity (D10): equal workload names given by the users.
 func (u Use) hasAffinity(o Use) bool { return u.Workload != "" && u.Workload == o.Workload }
 
 // hostsAffine reports whether the slice hosts an instance with workload affinity to the given one.

@@ -44,7 +44,7 @@ func TestComplementaryTiers(t *testing.T) {
 	}
 }
 
-// TestComplementaryLeavesTheLeast: SMs and memory favour different GPUs, and the weights decide (DI-37). If the largest score
+// TestComplementaryLeavesTheLeast: SMs and memory favour different GPUs, and the weights decide. If the largest score
 // won (D6), all results would be reversed.
 func TestComplementaryLeavesTheLeast(t *testing.T) {
 	// With the pod of 10 % and 8 of 80 GiB: 30 % of the SMs and 70 % of the memory stay free on the first, 80 % and 10 % on
@@ -100,7 +100,7 @@ func TestComplementarySeveralGPUs(t *testing.T) {
 	}
 }
 
-// TestComplementaryCountsEarlierPicks: containers of one pod may share a GPU. The second one finds the first one there (DI-39),
+// TestComplementaryCountsEarlierPicks: containers of one pod may share a GPU. The second one finds the first one there,
 // and uses no further GPU.
 func TestComplementaryCountsEarlierPicks(t *testing.T) {
 	n := gpuNode("n", 2)

@@ -15,7 +15,7 @@ type Bytes int64
 // MiB is the unit in which users state device memory.
 const MiB Bytes = 1 << 20
 
-// Area is an amount of SM-time: SM per-mille times quota per-mille. FaST-GShare calls it second-cores (FG-111).
+// Area is an amount of SM-time: SM per-mille times quota per-mille. FaST-GShare calls it second-cores.
 type Area int64
 
 // WholeArea is the SM-time of one whole slice: all SMs for the whole of every window.

@@ -1,4 +1,4 @@
-// Package supervisor manages the MPS daemon of one slice, a GPU or a MIG instance (FG-60, FG-65). It decides when the daemon is started and
+// Package supervisor manages the MPS daemon of one slice, a GPU or a MIG instance. It decides when the daemon is started and
 // restarted, when the slice accepts new containers, and which processes run without MPS and so without its limits. A daemon with clients is
 // never stopped, unless a device fault has already failed those clients.
 package supervisor

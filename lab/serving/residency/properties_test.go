@@ -75,16 +75,16 @@ func (c *checker) dispatch(now time.Duration) {
 	for _, s := range d.Starts {
 		c.gone(s.Request)
 		if other, busy := c.running[s.Slice]; busy {
-			c.Fatalf("%+v starts beside %+v (FF-46)", s, other)
+			c.Fatalf("%+v starts beside %+v", s, other)
 		}
 		for _, r := range c.running {
 			if r.Request.Function == s.Request.Function || slices.Contains(s.Evicted, r.Request.Function) {
-				c.Fatalf("%+v runs while %+v starts: it runs twice, or is evicted (FF-45, U11)", r, s)
+				c.Fatalf("%+v runs while %+v starts: it runs twice, or is evicted (U11)", r, s)
 			}
 		}
 		for _, e := range s.Evicted {
 			if c.left[e] {
-				c.Fatalf("%s is hot and evicted by %+v (FF-40)", e, s)
+				c.Fatalf("%s is hot and evicted by %+v", e, s)
 			}
 		}
 		if (s.Source == Resident) != (s.Load == 0) || s.Source == Resident && (len(s.Evicted) > 0 || s.Scrub) {

@@ -98,7 +98,7 @@ func TestTable7(t *testing.T) {
 	}
 }
 
-// TestStagesOnSeveralGPUs is FF-36: where each GPU has one small slice free, which holds no instance, the stages of one instance run on
+// TestStagesOnSeveralGPUs: where each GPU has one small slice free, which holds no instance, the stages of one instance run on
 // slices of different GPUs.
 func TestStagesOnSeveralGPUs(t *testing.T) {
 	f := variant(16, 16)

@@ -80,8 +80,7 @@ func once(t *testing.T, f Function, nodes []int) {
 	}
 }
 
-// Every way to cut before and after the nodes that all requests pass, the dominators of the exit, is among the partitions
-// (FF-31).
+// Every way to cut before and after the nodes that all requests pass, the dominators of the exit, is among the partitions.
 func TestDominatorCuts(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 1))
 	cut := 0

@@ -56,7 +56,7 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// At 5 requests a second of 50 ms the new slice is used for a quarter of the time: the function can share it (FF-64).
+// At 5 requests a second of 50 ms the new slice is used for a quarter of the time: the function can share it.
 func TestMigrationUtilisation(t *testing.T) {
 	p := running(t, 1, chain(50, 50), free(small, small), Demand{SLO: time.Second, Rate: 15})
 	for rate, want := range map[float64]share.PerMille{0: 0, 5: 250, 20: 1000} {

@@ -106,7 +106,7 @@ func TestRankingByHand(t *testing.T) {
 	}
 }
 
-// A chain of n nodes has 2^(n-1) partitions, each once (FF-31); five have 16. The ranking is all of them, by CV.
+// A chain of n nodes has 2^(n-1) partitions, each once; five have 16. The ranking is all of them, by CV.
 func TestChains(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for n := 1; n <= MaxNodes; n++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/rules/profile"
 )
 
-// TestHarmonyBatchModels plans for HarmonyBatch's own models, prices and eight SLOs, in its two modes (PA-64).
+// TestHarmonyBatchModels plans for HarmonyBatch's own models, prices and eight SLOs, in its two modes.
 func TestHarmonyBatchModels(t *testing.T) {
 	for _, model := range []string{"VGG19", "Bert", "ResNet50"} {
 		t.Run(model, func(t *testing.T) {

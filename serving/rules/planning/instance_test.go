@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// alibaba returns the price list of PA-20, with a held slice at the price of its memory's 80 GB on a GPU function over ten.
+// alibaba returns PAMBA's price list, with a held slice at the price of its memory's 80 GB on a GPU function over ten.
 func alibaba() PriceList {
 	return PriceList{
 		Currency: "USD", VCPU: 16_000, Memory: 2_400, GPUMemory: 34_000, Call: 120,

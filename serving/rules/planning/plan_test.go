@@ -47,7 +47,7 @@ func mustPlan(t testing.TB, plan func(Input) (Plan, error), in Input) Plan {
 }
 
 // TestEveryGroupKeepsItsDeadlines: every application is in one group or is named as infeasible, and no group's p99 is
-// above its tightest SLO (PA-18).
+// above its tightest SLO.
 func TestEveryGroupKeepsItsDeadlines(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -152,7 +152,7 @@ func TestPhaseIIKeepsTheGPU(t *testing.T) {
 	}
 }
 
-// TestInfeasible is PA-46: what cannot be in time is named, with the SLO that could be kept; the others are planned for.
+// TestInfeasible: what cannot be in time is named, with the SLO that could be kept; the others are planned for.
 func TestInfeasible(t *testing.T) {
 	in := randomInput(rand.New(rand.NewPCG(1, 6)), 3, coarse())
 	in.Applications = append(in.Applications, Application{"hopeless", "m", 1e-6, 1})

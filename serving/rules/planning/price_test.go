@@ -29,7 +29,7 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// TestRates has PA-20's prices: a GB of a GPU is 3.4e-5 a second (P9), so 24 GB are 2.94 an hour.
+// TestRates has PAMBA's prices: a GB of a GPU is 3.4e-5 a second (P9), so 24 GB are 2.94 an hour.
 func TestRates(t *testing.T) {
 	b := alibaba()
 	for name, c := range map[string]struct{ got, want Cost }{

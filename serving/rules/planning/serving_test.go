@@ -165,7 +165,7 @@ func TestPlansAreServed(t *testing.T) {
 	}
 }
 
-// TestPlanAgain is PA-07: when the rate or the SLO of an application changes, the plan made before is too slow, or dearer than a new one;
+// TestPlanAgain: when the rate or the SLO of an application changes, the plan made before is too slow, or dearer than a new one;
 // as long as nothing changes, planning again gives the same plan (TestDeterministic).
 func TestPlanAgain(t *testing.T) {
 	late, dearer := 0, 0

@@ -118,7 +118,7 @@ func FuzzFit(f *testing.F) {
 	})
 }
 
-// TestParvaGPU fits the latency over the batch to measurements of an A100 (PA-12, PA-62): one process on each size of MIG instance.
+// TestParvaGPU fits the latency over the batch to measurements of an A100: one process on each size of MIG instance.
 // PAMBA reports errors of 3.9 and 2.7 % for its two models on another GPU. Here the error is at most 4 % for VGG19 on every instance and
 // for BERT on the largest. The latency of the other models is flat for small batches, where the GPU is not full, and no straight line
 // comes nearer than 5 to 15 %. The test therefore compares the fit with the best of all lines, and bounds the error of each model.

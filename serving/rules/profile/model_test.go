@@ -145,7 +145,7 @@ func expectField(t *testing.T, err error, field string) {
 	}
 }
 
-// TestPointValidate holds each measure of a trial, of which FG-16 has throughput, latency, utilisation and occupancy, to its bounds.
+// TestPointValidate holds each measure of a trial, of which FaST-GShare has throughput, latency, utilisation and occupancy, to its bounds.
 func TestPointValidate(t *testing.T) {
 	good := func() Point {
 		return Point{Model: "m", Resource: Resource{CPU: 1000}, Batch: 1, Mean: time.Millisecond}

@@ -28,7 +28,7 @@ func bursty(t *testing.T) []Rate {
 const coldStart = 10 * time.Second
 
 // outcome is what a policy costs: instances started, and the part of the load that the hot instances do not serve
-// even at their limits, twice their throughput (DI-19).
+// even at their limits, twice their throughput.
 type outcome struct {
 	cold       int
 	unserved   Rate
@@ -68,7 +68,7 @@ func replay(t *testing.T, policy Policy, loads []Rate) outcome {
 }
 
 // On Dilu's bursty load, lazy scaling starts at most a quarter of the instances that eager scaling does, and demotion at most two
-// thirds of these, while no more of the load goes unserved (DI-07; the direction of Dilu's Table 3).
+// thirds of these, while no more of the load goes unserved (the direction of Dilu's Table 3).
 func TestDiluBursty(t *testing.T) {
 	eager, lazy, demoting := compareScaling(t, bursty(t))
 	if 4*lazy.cold > eager.cold || 3*demoting.cold > 2*lazy.cold || max(lazy.unserved, demoting.unserved) > eager.unserved {

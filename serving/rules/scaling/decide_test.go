@@ -135,7 +135,7 @@ func TestTimers(t *testing.T) {
 	r.want("again", r.load(1, 1), decision(Create, FromZero, 2, Hot))
 }
 
-// Least efficient first (FG-96, FG-98): the residual instance goes, the efficient ones stay.
+// Least efficient first: the residual instance goes, the efficient ones stay.
 func TestScaleInTakesTheLeastEfficient(t *testing.T) {
 	small := Configuration{Share: share.Share{SMRequest: 120, QuotaRequest: 200}, Throughput: 4}
 	s := newScaler(t, Policy{Min: 1}, size, small)

@@ -22,7 +22,7 @@ func ramp() []Rate {
 }
 
 // Eager, as the paper scales, replicas go to 4 and back to 1, as in its figure 12. The lazy window takes fewer decisions
-// and leaves short peaks to vertical scaling (DI-07), so its one wait per step is seen as load above the throughput.
+// and leaves short peaks to vertical scaling, so its one wait per step is seen as load above the throughput.
 func TestFaSTRamp(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy      Policy

@@ -1,7 +1,7 @@
 // Package geometry plans how the instances of a GPU in MIG mode have to change when an instance is requested at a placement. An idle
 // instance at that placement is reused, idle instances that overlap it are removed, and instances in use stay.
 //
-// FluidFaaS never changes instances at run time (FF-38), as that takes minutes; changing idle ones takes seconds (U21).
+// FluidFaaS never changes instances at run time, as that takes minutes; changing idle ones takes seconds (U21).
 package geometry
 
 import (

@@ -6,9 +6,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Choose returns the slice for b, or false if none can hold it: first the best match over the free rectangles of all slices in use
-// (FG-113), then the slice in use with the least spare area that holds b after re-packing (F27), then the first empty slice
-// (FG-119; the new GPU of FG-114). It changes nothing.
+// Choose returns the slice for b, or false if none can hold it: first the best match over the free rectangles of all slices in use,
+// then the slice in use with the least spare area that holds b after re-packing (F27), then the first empty slice, which is the
+// paper's new GPU. It changes nothing.
 func Choose(lists []*List, b Box) (int, bool) {
 	if i, ok := bestMatch(lists, b); ok {
 		return i, true
@@ -20,7 +20,7 @@ func Choose(lists []*List, b Box) (int, bool) {
 }
 
 // Put places b under id on the slice that Choose returns, re-packed if necessary, and returns that slice: one run of Algorithm 2
-// with both of its outputs (FG-118). The id must be unique over the slices.
+// with both of its outputs. The id must be unique over the slices.
 func Put(lists []*List, id int, b Box) (int, bool) {
 	i, ok := Choose(lists, b)
 	if !ok {
@@ -68,7 +68,7 @@ func firstEmpty(lists []*List, b Box) (int, bool) {
 // Placed returns a copy of what is placed, by ID.
 func (l *List) Placed() []Placed { return slices.Clone(l.placed) }
 
-// Empty reports whether nothing is placed. The free rectangles may still be in pieces (FG-120).
+// Empty reports whether nothing is placed. The free rectangles may still be in pieces.
 func (l *List) Empty() bool { return len(l.placed) == 0 }
 
 // Less reports whether w is the better match: the smaller area left, then the smaller shorter side (F26).

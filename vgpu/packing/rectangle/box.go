@@ -13,7 +13,7 @@ type Box struct{ W, H share.PerMille }
 // BoxOf returns the box of a share. Its sides are the guaranteed requests, because limits may be oversubscribed (F24).
 func BoxOf(s share.Share) Box { return Box{W: s.QuotaRequest, H: s.SMRequest} }
 
-// Area returns the SM-time of the box. FaST-GShare calls it second-cores (FG-111).
+// Area returns the SM-time of the box. FaST-GShare calls it second-cores.
 func (b Box) Area() share.Area { return share.Area(b.W) * share.Area(b.H) }
 
 // isValid reports whether the box is neither empty nor larger than a slice, so that no sum of sides overflows.
@@ -29,7 +29,7 @@ type Rect struct {
 	Box
 }
 
-// wholeSlice is the rectangle of an empty slice (FG-110).
+// wholeSlice is the rectangle of an empty slice.
 var wholeSlice = Rect{Box: Box{W: share.Whole, H: share.Whole}}
 
 func (r Rect) right() share.PerMille { return r.X + r.W }

@@ -19,15 +19,15 @@ func TestChoose(t *testing.T) {
 		want  int
 		none  bool
 	}{
-		"smallest left-over area of all (FG-113)": {[]*List{listWith(box(1000, 200)), listWith(box(1000, 600))}, box(900, 300), 1, false},
-		"lower index among equals (F26)":          {[]*List{listWith(box(500, 500)), listWith(box(500, 500))}, box(500, 500), 0, false},
-		"in use before empty (FG-119)":            {[]*List{NewList(), listWith(box(100, 100))}, box(900, 900), 1, false},
-		"re-pack before empty (F27)":              {[]*List{NewList(), loose()}, box(900, 1000), 1, false},
-		"least to spare among re-packed":          {[]*List{loose(), listWith(box(700, 700)), loose(), narrow()}, box(850, 1000), 3, false},
-		"the first empty one":                     {[]*List{listWith(wholeSlice.Box), NewList(), NewList()}, box(1, 1), 1, false},
-		"fits as it is":                           {[]*List{NewList(), tight()}, box(600, 900), 1, false},
-		"none (FG-114)":                           {[]*List{listWith(wholeSlice.Box)}, box(1, 1), 0, true},
-		"no box":                                  {[]*List{NewList()}, box(0, 1), 0, true},
+		"smallest left-over area of all": {[]*List{listWith(box(1000, 200)), listWith(box(1000, 600))}, box(900, 300), 1, false},
+		"lower index among equals (F26)": {[]*List{listWith(box(500, 500)), listWith(box(500, 500))}, box(500, 500), 0, false},
+		"in use before empty":            {[]*List{NewList(), listWith(box(100, 100))}, box(900, 900), 1, false},
+		"re-pack before empty (F27)":     {[]*List{NewList(), loose()}, box(900, 1000), 1, false},
+		"least to spare among re-packed": {[]*List{loose(), listWith(box(700, 700)), loose(), narrow()}, box(850, 1000), 3, false},
+		"the first empty one":            {[]*List{listWith(wholeSlice.Box), NewList(), NewList()}, box(1, 1), 1, false},
+		"fits as it is":                  {[]*List{NewList(), tight()}, box(600, 900), 1, false},
+		"none":                           {[]*List{listWith(wholeSlice.Box)}, box(1, 1), 0, true},
+		"no box":                         {[]*List{NewList()}, box(0, 1), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, ok := Choose(c.lists, c.box); ok == c.none || got != c.want {

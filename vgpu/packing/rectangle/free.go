@@ -6,11 +6,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// freeList is the list of free rectangles of one slice (FG-112). They may overlap each other, but never a placed rectangle, and none lies
+// freeList is the list of free rectangles of one slice. They may overlap each other, but never a placed rectangle, and none lies
 // inside another.
 type freeList []Rect
 
-// bestFor returns the free rectangle that holds b with the least waste (FG-113), or false. That rectangle must be at least as large as b in
+// bestFor returns the free rectangle that holds b with the least waste, or false. That rectangle must be at least as large as b in
 // both directions: line 1 of the printed Algorithm 2 has the inequalities reversed (F20).
 func (f freeList) bestFor(b Box) (bestFor Rect, found bool) {
 	if !b.isValid() {
@@ -33,9 +33,9 @@ func isBetter(b Box, r, than Rect) bool {
 	return compareByPosition(r, than) < 0
 }
 
-// occupy returns the free rectangles after p is occupied: each one that overlaps p is replaced by its remaining parts (FG-116). Lines 8-13
+// occupy returns the free rectangles after p is occupied: each one that overlaps p is replaced by its remaining parts. Lines 8-13
 // of the printed Algorithm 2 add the parts but keep the rectangle, and so keep offering what is occupied (F21). The free rectangle in whose
-// bottom-left corner p is placed is no special case: its remaining parts are the two of FG-115.
+// bottom-left corner p is placed is no special case: its remaining parts are the paper's two maximal rectangles.
 func (f freeList) occupy(p Rect) freeList {
 	out := make(freeList, 0, len(f)+4)
 	for _, r := range f {
@@ -65,7 +65,7 @@ func rectBetween(x, y, right, top share.PerMille) Rect {
 	return Rect{X: x, Y: y, Box: Box{W: right - x, H: top - y}}
 }
 
-// add appends r unless it lies inside a listed rectangle, and removes those that lie inside r (FG-117). Of two equal rectangles one stays:
+// add appends r unless it lies inside a listed rectangle, and removes those that lie inside r. Of two equal rectangles one stays:
 // lines 15-19 of the printed Algorithm 2 compare a rectangle with itself and remove both (F22).
 func (f freeList) add(r Rect) freeList {
 	if !r.isValid() {

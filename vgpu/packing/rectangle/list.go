@@ -19,11 +19,11 @@ type List struct {
 	placed []Placed // by ID
 }
 
-// NewList returns the list of an empty slice: one free rectangle of the whole window and all SMs (FG-110).
+// NewList returns the list of an empty slice: one free rectangle of the whole window and all SMs.
 func NewList() *List { return &List{free: freeList{wholeSlice}} }
 
 // ListOf returns the list of a slice on which rects are placed, with their indices as IDs. They must not overlap; those of Arrange do not.
-// The list contains every maximal free rectangle, unlike one that keeps released rectangles as they were (FG-120).
+// The list contains every maximal free rectangle, unlike one that keeps released rectangles as they were.
 func ListOf(rects []Rect) *List {
 	l := NewList()
 	for i, r := range rects {
@@ -43,8 +43,7 @@ func (l *List) Fit(b Box) (Waste, bool) {
 }
 
 // Place places b into the bottom-left corner of the free rectangle that it fits best, as the Maximal Rectangles algorithm of FaST-GShare
-// chooses it (FG-113, FG-115; F26). It returns false, and changes nothing, if no
-// free rectangle holds b or the ID is already placed.
+// chooses it (F26). It returns false, and changes nothing, if no free rectangle holds b or the ID is already placed.
 func (l *List) Place(id int, b Box) (Rect, bool) {
 	r, ok := l.free.bestFor(b)
 	if _, taken := l.find(id); !ok || taken {
@@ -70,10 +69,10 @@ func (l *List) Free() []Rect {
 	return slices.SortedFunc(slices.Values(l.free), compareByPosition)
 }
 
-// Release makes the placed rectangle with an ID free again, unchanged, for the next pod of the same function (FG-120, "keep"), and removes
+// Release makes the placed rectangle with an ID free again, unchanged, for the next pod of the same function ("keep"), and removes
 // free rectangles inside it (F29). An unknown ID changes nothing.
 //
-// Released rectangles are not joined with their neighbours, so the list is rebuilt when it grows too long (FG-121). The paper has no
+// Released rectangles are not joined with their neighbours, so the list is rebuilt when it grows too long. The paper has no
 // threshold; 3 x placed + 4 is gshare's (F27).
 func (l *List) Release(id int) {
 	i, ok := l.find(id)
@@ -87,7 +86,7 @@ func (l *List) Release(id int) {
 	}
 }
 
-// Restructure rebuilds the list by packing the placed boxes again on an empty slice (FG-121). The greedy order may fail to place what was
+// Restructure rebuilds the list by packing the placed boxes again on an empty slice. The greedy order may fail to place what was
 // placed before. In that case Restructure keeps the old list and returns false (F28).
 func (l *List) Restructure() bool {
 	scratch, ok := l.packAgain()

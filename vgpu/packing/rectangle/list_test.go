@@ -107,7 +107,7 @@ func TestRemovalInAnyOrderGivesTheWholeBack(t *testing.T) {
 	}
 }
 
-// TestReleasedRectangleIsReused checks FG-120: the next pod of the same function gets the same rectangle.
+// TestReleasedRectangleIsReused checks FaST-GShare's "keep": the next pod of the same function gets the same rectangle.
 func TestReleasedRectangleIsReused(t *testing.T) {
 	l := NewList()
 	for id := range 3 {

@@ -1,5 +1,5 @@
 // Package rckm moves the SMs of one slice between shares at run time: the real-time CUDA kernel manager of Dilu (section 3.4.1,
-// Algorithm 2; DI-50 to DI-69), with corrections (D12 to D21).
+// Algorithm 2), with corrections (D12 to D21).
 //
 // Every tick each share gets tokens, the number of thread blocks that it may launch, between what its request and what its limit is
 // worth. The only inputs are launches and the device time that they take. When the launch cycles of an SLO share take much longer

@@ -99,7 +99,7 @@ func TestChoose(t *testing.T) {
 }
 
 // TestRouteProperties checks that urgent requests get the fastest instances, that no hot instance exceeds its capacity, and that
-// a slower or shared instance is used only if all faster ones are full (FF-61, FF-62).
+// a slower or shared instance is used only if all faster ones are full.
 func TestRouteProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 1))
 	overflow := 0

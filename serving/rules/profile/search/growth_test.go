@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The search ends where Dilu's code does, after as many trials (D27, DI-22). With the probes it finds the best setting of
+// The search ends where Dilu's code does, after as many trials (D27). With the probes it finds the best setting of
 // the whole table, after two trials more.
 func TestDiluGrowth(t *testing.T) {
 	for model, c := range map[string]struct {
@@ -84,7 +84,7 @@ func best(t *testing.T, g Growth, history []Trial) GrowthResult {
 
 func round(x float64) float64 { return float64(int(x*1000+0.5)) / 1000 }
 
-// Whatever the surface, the search ends after few trials with a setting that keeps the SLO, if batch 1 has one (DI-20);
+// Whatever the surface, the search ends after few trials with a setting that keeps the SLO, if batch 1 has one;
 // trials that come in another order, or twice, change nothing.
 func TestGrowthProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
