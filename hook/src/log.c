@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static struct gsh_file file = {-1, 0, 0}; /* without a descriptor nothing is logged */
@@ -19,15 +21,36 @@ void gsh_log_open(void) {
 	file = gsh_file_of(fd >= 0 && fd <= 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : fd);
 }
 
+/* Writes the line into the room, and returns its length. */
+static int compose(char *line, size_t room, const char *format, va_list args) {
+	int head = snprintf(line, room, "gshare %d: ", (int)getpid());
+	int n = vsnprintf(line + head, room - head - 1, format, args);
+	n = n < 0 ? 0 : n >= (int)room - head - 1 ? (int)room - head - 2 : n;
+	line[head + n] = '\n';
+	return head + n + 1;
+}
+
+static void append(const char *line, int length) {
+	if (gsh_file_valid(&file) && write(file.fd, line, length) < 0) return;
+}
+
 void gsh_log(const char *format, ...) {
-	if (!gsh_file_valid(&file)) return;
 	char line[256];
-	int head = snprintf(line, sizeof line, "gshare %d: ", (int)getpid());
+	va_list args;
+	if (!gsh_file_valid(&file)) return;
+	va_start(args, format);
+	append(line, compose(line, sizeof line, format, args));
+	va_end(args);
+}
+
+void gsh_log_loudly(const char *format, ...) {
+	char line[256];
+	struct stat s;
 	va_list args;
 	va_start(args, format);
-	int n = vsnprintf(line + head, sizeof line - head - 1, format, args);
+	int length = compose(line, sizeof line, format, args);
 	va_end(args);
-	n = n < 0 ? 0 : n >= (int)sizeof line - head - 1 ? (int)sizeof line - head - 2 : n;
-	line[head + n] = '\n';
-	if (write(file.fd, line, head + n + 1) < 0) return;
+	append(line, length);
+	if (isatty(2) || (!syscall(SYS_fstat, 2, &s) && S_ISFIFO(s.st_mode)))
+		if (write(2, line, length) < 0) return;
 }

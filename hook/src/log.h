@@ -8,4 +8,10 @@ void gsh_log_open(void);
 /* Appends one line, with the process ID in front. Any thread. */
 void gsh_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/*
+ * Appends one line, and writes it to standard error as well if that is a terminal or a pipe: the descriptor may be any file of an application that
+ * has closed its own. For what ends the application's use of CUDA.
+ */
+void gsh_log_loudly(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

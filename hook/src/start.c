@@ -123,14 +123,16 @@ void gsh_start_queries(void) {
 }
 
 /*
- * Says why the driver's functions cannot be looked up: the program has found the driver, so memory is short. The variables of the hook, of some
+ * Says once why the driver's functions cannot be looked up: the program has found the driver, so memory is short. The variables of the hook, of some
  * MiB, are part of what RLIMIT_DATA limits.
  */
 static CUresult no_driver(void) {
+	static atomic_flag said = ATOMIC_FLAG_INIT;
 	struct rlimit data = {0};
+	if (atomic_flag_test_and_set(&said)) return CUDA_ERROR_OUT_OF_MEMORY;
 	getrlimit(RLIMIT_DATA, &data);
 	gsh_log_open();
-	gsh_log("failed to look up the driver's functions: no memory; the limit of data (ulimit -d) is %llu KiB", (unsigned long long)data.rlim_cur / 1024);
+	gsh_log_loudly("failed to look up the driver's functions: no memory; the limit of data (ulimit -d) is %llu KiB", (unsigned long long)data.rlim_cur / 1024);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

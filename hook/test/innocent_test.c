@@ -455,11 +455,16 @@ static void limited_resources(void) {
 static void little_data(void) {
 	struct rlimit data = {1 << 20, 1 << 20};
 	char line[256] = "", file[] = "/tmp/innocent_test.XXXXXX";
-	int fd = mkstemp(file);
+	int fd = mkstemp(file), err = dup(2), ends[2];
 	setenv("GSHARE_LOG", file, 1);
+	CHECK(!pipe(ends) && dup2(ends[1], 2) == 2);
 	setrlimit(RLIMIT_DATA, &data);
 	while (getenv("HOOKED") && malloc(16)) continue; /* as at the start of a program, whose heap is empty */
-	CHECK_EQUAL(cuInit(0), getenv("HOOKED") ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+	for (int i = 0; i < 2; i++) CHECK_EQUAL(cuInit(0), getenv("HOOKED") ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+	CHECK(dup2(err, 2) == 2 && !close(ends[1]));
+	ssize_t said = read(ends[0], line, sizeof line - 1); /* one line, and nothing without the hook */
+	CHECK(getenv("HOOKED") ? said > 0 && strstr(line, "(ulimit -d) is 1024 KiB") && strchr(line, '\n') == line + said - 1 : said == 0);
+	memset(line, 0, sizeof line);
 	CHECK(read(fd, line, sizeof line - 1) >= 0 && !strstr(line, "(ulimit -d) is 1024 KiB") == !getenv("HOOKED"));
 	unlink(file);
 }
