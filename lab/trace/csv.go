@@ -7,10 +7,13 @@ import (
 	"strings"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
-// ReadNodes reads nodes from a CSV file, or from package dataset, with the columns sn, cpu_milli, memory_mib, gpu, model.
+// ReadNodes reads nodes from a CSV file, or from package dataset, with the columns sn, cpu_milli, memory_mib, gpu, model, and optionally
+// gpu_memory_mib and gpu_sms of each GPU, which models need that are not in KnownModels.
 func ReadNodes(file string) ([]Node, error) {
 	return readFile(file, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, nodeOf)
 }
@@ -24,13 +27,29 @@ func ReadPods(file string) ([]Pod, error) {
 func nodeOf(r *row) Node {
 	n := Node{Name: r.text("sn"), MilliCPU: r.count("cpu_milli"), MemoryMiB: r.count("memory_mib"),
 		GPUs: int(r.count("gpu")), Model: r.text("model")}
-	if _, known := DeviceOf(n.Model); n.GPUs > 0 && !known {
-		r.fail("model", fmt.Sprintf("unknown GPU model %q", n.Model))
-	}
 	if n.GPUs > maxGPUs {
 		r.fail("gpu", fmt.Sprintf("%d GPUs are more than %d", n.GPUs, maxGPUs))
 	}
+	if n.GPUs > 0 {
+		n.Device = deviceOf(r, n.Model)
+	}
 	return n
+}
+
+// deviceOf returns the device that a row describes, or else that of its model.
+func deviceOf(r *row, model string) Device {
+	d, known := devices[model]
+	switch described := r.Text("gpu_memory_mib") != "" || r.Text("gpu_sms") != ""; {
+	case described:
+		d = Device{r.within("gpu_memory_mib", int64(share.MaxMemory/share.MiB)), int(r.within("gpu_sms", kube.MaxSMs))}
+		if !share.ValidModel(model) {
+			r.fail("model", fmt.Sprintf("%.64q is not the name of a GPU model, such as A100", model))
+		}
+	case !known:
+		r.fail("model", fmt.Sprintf("unknown GPU model %.64q: fill in the columns gpu_memory_mib and gpu_sms, too, or use a model of %s",
+			model, strings.Join(KnownModels(), ", ")))
+	}
+	return d
 }
 
 const maxGPUs = 64
@@ -103,6 +122,14 @@ func (r *row) count(column string) int64 {
 	n, err := strconv.ParseInt(r.Text(column), 10, 64)
 	if err != nil || n < 0 || n > 1<<40 {
 		r.fail(column, fmt.Sprintf("%q is not a count", r.Text(column)))
+	}
+	return n
+}
+
+func (r *row) within(column string, most int64) int64 {
+	n := r.count(column)
+	if n < 1 || n > most {
+		r.fail(column, fmt.Sprintf("%d is not between 1 and %d", n, most))
 	}
 	return n
 }

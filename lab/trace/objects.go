@@ -47,7 +47,7 @@ func (n Node) Object() (*v1.Node, error) {
 
 func (n Node) inventory() kube.Inventory {
 	var inv kube.Inventory
-	device := devices[n.Model]
+	device := n.device()
 	for i := range n.GPUs {
 		id := fmt.Sprintf("GPU-%s-%d", n.Name, i)
 		inv.Slices = append(inv.Slices, kube.Slice{
@@ -59,9 +59,9 @@ func (n Node) inventory() kube.Inventory {
 }
 
 // Object returns the trace's pod as a Kubernetes pod for a scheduler profile. A gpu_milli of g for one GPU becomes ceil(g/10) percent of
-// the SMs at full quota, and the same fraction of the memory of the smallest device in the cluster that the pod accepts; several GPUs
+// the SMs at full quota, and the same fraction of the memory of the smallest of gpus that the pod accepts; several GPUs
 // become whole ones. A pod without GPUs stays a plain pod.
-func (p Pod) Object(profile string, models []string) *v1.Pod {
+func (p Pod) Object(profile string, gpus map[string]Device) *v1.Pod {
 	limits := v1.ResourceList{
 		v1.ResourceCPU:    *resource.NewMilliQuantity(p.MilliCPU, resource.DecimalSI),
 		v1.ResourceMemory: *resource.NewQuantity(p.MemoryMiB<<20, resource.BinarySI),
@@ -74,18 +74,18 @@ func (p Pod) Object(profile string, models []string) *v1.Pod {
 		},
 	}
 	if p.GPUs > 0 {
-		p.askForShare(pod, limits, models)
+		p.askForShare(pod, limits, gpus)
 	}
 	pod.Spec.Containers[0].Resources.Requests = limits
 	return pod
 }
 
-func (p Pod) askForShare(pod *v1.Pod, limits v1.ResourceList, models []string) {
+func (p Pod) askForShare(pod *v1.Pod, limits v1.ResourceList, gpus map[string]Device) {
 	sm, quota := p.share()
 	limits[kube.ResourceSM] = *resource.NewQuantity(int64(p.GPUs)*sm, resource.DecimalSI)
 	limits[kube.ResourceQuota] = *resource.NewQuantity(quota, resource.DecimalSI)
 	limits[kube.ResourceVGPU] = *resource.NewQuantity(int64(p.GPUs), resource.DecimalSI)
-	limits[kube.ResourceMemory] = *resource.NewQuantity(int64(p.GPUs)*p.memoryMiB(models), resource.DecimalSI)
+	limits[kube.ResourceMemory] = *resource.NewQuantity(int64(p.GPUs)*p.memoryMiB(gpus), resource.DecimalSI)
 	limits[kube.ResourceSMTime] = *resource.NewQuantity(int64(p.GPUs)*sm*quota, resource.DecimalSI)
 	if len(p.Models) > 0 {
 		pod.Annotations = map[string]string{kube.AnnotationModel: strings.Join(p.Models, ",")}
@@ -94,14 +94,14 @@ func (p Pod) askForShare(pod *v1.Pod, limits v1.ResourceList, models []string) {
 
 // memoryMiB returns the memory that the pod requests of each device: its fraction of the memory of the smallest acceptable device in the
 // cluster.
-func (p Pod) memoryMiB(models []string) int64 {
+func (p Pod) memoryMiB(gpus map[string]Device) int64 {
 	smallest := int64(0)
-	for _, m := range models {
-		if len(p.Models) > 0 && !slices.Contains(p.Models, m) {
+	for model, d := range gpus {
+		if len(p.Models) > 0 && !slices.Contains(p.Models, model) {
 			continue
 		}
-		if d := devices[m].MemoryMiB; smallest == 0 || d < smallest {
-			smallest = d
+		if smallest == 0 || d.MemoryMiB < smallest {
+			smallest = d.MemoryMiB
 		}
 	}
 	if smallest == 0 {
@@ -110,15 +110,15 @@ func (p Pod) memoryMiB(models []string) int64 {
 	return max(1, smallest*p.MilliGPU/1000)
 }
 
-// Models returns the sorted distinct GPU models of the nodes.
-func Models(nodes []Node) []string {
-	var out []string
+// Devices returns the GPUs of the nodes by their models. Of several that have the same model, it returns the one with the least memory.
+func Devices(nodes []Node) map[string]Device {
+	out := map[string]Device{}
 	for _, n := range nodes {
-		if n.GPUs > 0 && !slices.Contains(out, n.Model) {
-			out = append(out, n.Model)
+		d := n.device()
+		if other, has := out[n.Model]; n.GPUs > 0 && (!has || d.MemoryMiB < other.MemoryMiB) {
+			out[n.Model] = d
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 

@@ -37,7 +37,10 @@ func TestNodeWithoutGPUs(t *testing.T) {
 }
 
 func TestPodObject(t *testing.T) {
-	models := []string{"G2", "T4", "V100M32"}
+	gpus := Devices([]Node{
+		{GPUs: 1, Model: "G2"}, {GPUs: 1, Model: "T4"}, {GPUs: 1, Model: "V100M32"}, {Model: "no GPU"},
+		{GPUs: 1, Model: "A100", Device: Device{81920, 108}}, {GPUs: 1, Model: "A100", Device: Device{40960, 108}},
+	})
 	tests := map[string]struct {
 		pod    Pod
 		vgpus  int
@@ -51,6 +54,10 @@ func TestPodObject(t *testing.T) {
 		"part of a model": {
 			pod: Pod{GPUs: 1, MilliGPU: 500, Models: []string{"V100M32"}}, vgpus: 1, models: []string{"V100M32"},
 			want: share.Share{SMRequest: 500, SMLimit: 500, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 16384 * share.MiB},
+		},
+		"part of the smallest of a model of its own": {
+			pod: Pod{GPUs: 1, MilliGPU: 500, Models: []string{"A100"}}, vgpus: 1, models: []string{"A100"},
+			want: share.Share{SMRequest: 500, SMLimit: 500, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 20480 * share.MiB},
 		},
 		"several": {
 			pod: Pod{GPUs: 4, MilliGPU: 1000}, vgpus: 4,
@@ -71,7 +78,7 @@ func TestPodObject(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			req, asks, err := kube.RequestOf(tt.pod.Object("gshare", models))
+			req, asks, err := kube.RequestOf(tt.pod.Object("gshare", gpus))
 			if err != nil || !asks {
 				t.Fatalf("asks %v: %v", asks, err)
 			}

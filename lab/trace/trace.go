@@ -5,7 +5,10 @@ package trace
 import (
 	_ "embed" // for the tables
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 )
 
 // Node is one machine of a cluster trace.
@@ -15,6 +18,14 @@ type Node struct {
 	MemoryMiB int64
 	GPUs      int
 	Model     string // of its GPUs
+	Device    Device // of its GPUs; zero for that of a known model
+}
+
+func (n Node) device() Device {
+	if n.Device != (Device{}) {
+		return n.Device
+	}
+	return devices[n.Model]
 }
 
 // Pod is one pod of a cluster trace, with the CPU, memory and GPUs that it requests.
@@ -70,10 +81,13 @@ var devices = map[string]Device{
 	"G3":      {80 << 10, 108},
 }
 
-// DeviceOf returns the memory and SMs of a GPU model, and whether the model is known.
-func DeviceOf(model string) (Device, bool) {
-	d, ok := devices[model]
-	return d, ok
+// KnownModels returns the sorted names of the GPU models whose memory and SMs are known.
+func KnownModels() []string { return slices.Sorted(maps.Keys(devices)) }
+
+// NodesHelp describes the files that ReadNodes reads.
+func NodesHelp() string {
+	return "CSV file of nodes: sn, cpu_milli, memory_mib, gpu, model, and for GPU models other than " + strings.Join(KnownModels(), ", ") +
+		" also gpu_memory_mib and gpu_sms"
 }
 
 // The shapes of the nodes and pods of the openb production trace (alibaba/clusterdata, cluster-trace-gpu-v2023: its GPU

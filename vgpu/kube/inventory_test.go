@@ -241,7 +241,7 @@ func manySlices(n int) Inventory {
 	var inv Inventory
 	for i := range n {
 		id := fmt.Sprintf("%0*d", maxIDLength, i)
-		inv.Slices = append(inv.Slices, Slice{ID: id, Device: id, Model: strings.Repeat("m", 63), SMs: maxSMs, MemoryMiB: 1 << 30,
+		inv.Slices = append(inv.Slices, Slice{ID: id, Device: id, Model: strings.Repeat("m", 63), SMs: MaxSMs, MemoryMiB: 1 << 30,
 			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic},
 			Reason:  Reason(strings.Repeat("r", maxReason)), Reserve: 1000, MaxShares: 60, NUMA: new(maxLocality), NVLink: maxLocality})
 	}

@@ -11,9 +11,9 @@ import (
 
 // Bounds of a slice: above every known GPU, and low enough to reveal a wrong unit.
 const (
-	maxSMs      = 4096
-	maxShares   = 60 // MPS clients of one device
-	maxIDLength = 44 // NVIDIA's UUIDs have 40
+	MaxSMs      = 4096 // streaming multiprocessors
+	maxShares   = 60   // MPS clients of one device
+	maxIDLength = 44   // NVIDIA's UUIDs have 40
 	maxReason   = 16
 	maxLocality = 1023 // Linux has up to 1024 NUMA nodes
 )
@@ -93,8 +93,8 @@ func (s *Slice) check() error {
 
 func (s *Slice) checkAmounts() error {
 	switch {
-	case s.SMs < 1 || s.SMs > maxSMs:
-		return fmt.Errorf("%d SMs are outside 1 to %d", s.SMs, maxSMs)
+	case s.SMs < 1 || s.SMs > MaxSMs:
+		return fmt.Errorf("%d SMs are outside 1 to %d", s.SMs, MaxSMs)
 	case s.MemoryMiB < 1 || s.MemoryMiB > int64(share.MaxMemory/share.MiB):
 		return fmt.Errorf("%d MiB are outside 1 to %d", s.MemoryMiB, int64(share.MaxMemory/share.MiB))
 	case s.Reserve < 1 || s.Reserve > share.Whole:

@@ -60,7 +60,7 @@ func simulateCluster() *simulation {
 }
 
 func (c *clusterSimulation) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.nodesFile, "nodes", openbNodes, "CSV file of nodes: sn, cpu_milli, memory_mib, gpu, model")
+	f.StringVar(&c.nodesFile, "nodes", openbNodes, trace.NodesHelp())
 	f.StringVar(&c.podsFile, "pods", openbPods, "CSV file of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and optionally gpu_spec")
 	f.Float64Var(&c.load, "load", 1.3, "GPUs requested at the end, as a multiple of the GPUs of the cluster")
 	f.IntVar(&c.replicate, "replicate", 1, "number of copies of the nodes and of the pods")

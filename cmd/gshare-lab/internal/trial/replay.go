@@ -42,7 +42,7 @@ func replayCommand() *cobra.Command {
 		Short: "Replay a cluster trace with gshare-scheduler and check every placement",
 		Long: "Create the nodes and pods of a trace, and wait until each pod is bound or reported unschedulable. Then a checker that\n" +
 			"is independent of the scheduler recomputes every GPU from the API objects.\n\n" +
-			"The files are CSV in the format of the openb production trace: nodes with sn,cpu_milli,memory_mib,gpu,model, and pods with\n" +
+			"The files are CSV in the format of the openb production trace. Pods have the columns\n" +
 			"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec. A pod with gpu_milli g requests ceil(g/10) percent of the SMs all of\n" +
 			"the time, and that part of the memory. A pod with several GPUs gets whole GPUs. gpu_spec lists the accepted models.",
 		Example: "  gshare-lab replay --nodes nodes.csv --pods pods.csv --output json",
@@ -52,7 +52,7 @@ func replayCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.nodes, "nodes", "", "CSV file of nodes (required)")
+	f.StringVar(&o.nodes, "nodes", "", trace.NodesHelp()+" (required)")
 	f.StringVar(&o.pods, "pods", "", "CSV file of pods (required)")
 	f.StringVar(&o.profile, "profile", profiles[0], profileHelp)
 	f.IntVar(&o.limit, "limit", 0, "number of pods to replay; 0 for all")
@@ -158,7 +158,7 @@ func (s *sandbox) replay(ctx context.Context, o replayOptions, nodes []trace.Nod
 	if err != nil {
 		return nil, err
 	}
-	if err := s.runPods(ctx, podObjects(pods, o.profile, trace.Models(nodes)), scheduler); err != nil {
+	if err := s.runPods(ctx, podObjects(pods, o.profile, trace.Devices(nodes)), scheduler); err != nil {
 		return nil, err
 	}
 	result := &replayResult{Nodes: len(nodes), Pods: len(pods)}
@@ -180,10 +180,10 @@ func nodeObjects(nodes []trace.Node) ([]*v1.Node, error) {
 	return out, nil
 }
 
-func podObjects(pods []trace.Pod, profile string, models []string) []*v1.Pod {
+func podObjects(pods []trace.Pod, profile string, gpus map[string]trace.Device) []*v1.Pod {
 	out := make([]*v1.Pod, len(pods))
 	for i, p := range pods {
-		out[i] = p.Object(profile, models)
+		out[i] = p.Object(profile, gpus)
 	}
 	return out
 }

@@ -104,7 +104,7 @@ func TestCheckerObjectsToStockScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := []trace.Pod{{Name: "a", GPUs: 1, MilliGPU: 500}, {Name: "b", GPUs: 1, MilliGPU: 400}}
-	if err := s.runPods(ctx, podObjects(pods, v1.DefaultSchedulerName, []string{"T4"}), scheduler); err != nil {
+	if err := s.runPods(ctx, podObjects(pods, v1.DefaultSchedulerName, trace.Devices([]trace.Node{{GPUs: 1, Model: "T4"}})), scheduler); err != nil {
 		t.Fatal(err)
 	}
 	var result replayResult
