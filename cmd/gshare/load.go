@@ -8,14 +8,12 @@ import (
 	"iter"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
@@ -103,8 +101,8 @@ func loadCommand() *cobra.Command {
 			if err := checkSchedule(cmd.Flags()); err != nil {
 				return cli.Usage(err)
 			}
-			if err := checkPlot(l.plot); err != nil {
-				return cli.Usage(err)
+			if err := chart.Check(l.plot); err != nil {
+				return cli.Usagef("--plot: %w", err)
 			}
 			result, err := l.run(cmd.Context(), h)
 			if err != nil {
@@ -331,27 +329,6 @@ func checkSchedule(f *pflag.FlagSet) error {
 		if f.Changed(name) && !f.Changed("trace") {
 			return fmt.Errorf("--%s is of a trace: --trace names none", name)
 		}
-	}
-	return nil
-}
-
-// checkPlot returns an error if a chart cannot be written to a file, before the work whose result it shows. An empty name is that of no chart.
-func checkPlot(file string) error {
-	if file == "" {
-		return nil
-	}
-	if !chart.Known(file) {
-		return fmt.Errorf("--plot %s: want a file that ends in .svg or .png", file)
-	}
-	info, err := os.Stat(filepath.Dir(file))
-	switch {
-	case err != nil:
-		return fmt.Errorf("--plot: %w", err)
-	case !info.IsDir():
-		return fmt.Errorf("--plot %s: %s is no folder", file, filepath.Dir(file))
-	}
-	if err := unix.Access(filepath.Dir(file), unix.W_OK); err != nil {
-		return fmt.Errorf("--plot %s: %w", file, err)
 	}
 	return nil
 }

@@ -45,12 +45,14 @@ func mapCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if svg != "" {
-				if err := writeSVG(svg, list); err != nil {
-					return fmt.Errorf("--svg: %w", err)
-				}
+			err = format.Write(cmd.OutOrStdout(), sliceViews(list), func(w io.Writer) error { return drawMap(w, list, node) })
+			if err != nil || svg == "" {
+				return err
 			}
-			return format.Write(cmd.OutOrStdout(), sliceViews(list), func(w io.Writer) error { return drawMap(w, list, node) })
+			if err := writeSVG(svg, list); err != nil {
+				return fmt.Errorf("--svg: %w", err)
+			}
+			return nil
 		},
 	}
 	cmd.ValidArgsFunction = completeFromCluster(&flags, nodesWithGPUs)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
@@ -97,8 +98,8 @@ func planCommand() *cobra.Command {
 }
 
 func (p *planFlags) check() error {
-	if err := checkPlot(p.plot); err != nil {
-		return err
+	if err := chart.Check(p.plot); err != nil {
+		return fmt.Errorf("--plot: %w", err)
 	}
 	for _, name := range p.selectedPolicies() {
 		if plannerOf(name) == nil {

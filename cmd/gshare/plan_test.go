@@ -88,7 +88,7 @@ func TestPlanRefuses(t *testing.T) {
 		code      int
 	}{
 		"output":        {[]string{"-o", "xml"}, `unknown format "xml"`, 2},
-		"plot":          {[]string{"--plot", "x.pdf"}, "--plot x.pdf: want a file that ends in .svg or .png", 2},
+		"plot":          {[]string{"--plot", "x.pdf"}, "--plot: x.pdf: want a file that ends in .svg or .png", 2},
 		"policy":        {[]string{"--policy", "best"}, `--policy: unknown policy "best"`, 2},
 		"modes":         {[]string{"--modes", "tpu"}, `modes: "tpu"`, 2},
 		"model":         {[]string{"--plot", filepath.Join(t.TempDir(), "x.svg"), "--model", "other"}, `--model: no application uses model "other"`, 2},

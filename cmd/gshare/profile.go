@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
@@ -110,8 +111,8 @@ func profileCommand() *cobra.Command {
 
 // run measures what is missing and prints the result.
 func (p *profileRun) run(cmd *cobra.Command, args []string) error {
-	if err := checkPlot(p.plot); err != nil {
-		return cli.Usage(err)
+	if err := chart.Check(p.plot); err != nil {
+		return cli.Usagef("--plot: %w", err)
 	}
 	if err := p.checkStrategy(cmd); err != nil {
 		return cli.Usage(err)

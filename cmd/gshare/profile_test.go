@@ -35,7 +35,7 @@ func TestProfileBadInput(t *testing.T) {
 		"steady requests":    {[]string{"--slo", "1s", "--steady", "5s", "--", "sleep", "1000"}, 2, "--steady is of programs without --slo"},
 		"file and objective": {[]string{good, "--slo", "1s"}, 2, "--slo describes a program after --"},
 		"file and program":   {[]string{good, "--", "sleep"}, 2, "one program after --, and no file"},
-		"plot":               {[]string{good, "--plot", "x.gif"}, 2, "--plot x.gif"},
+		"plot":               {[]string{good, "--plot", "x.gif"}, 2, "--plot: x.gif"},
 		"plot, no folder":    {[]string{good, "--plot", "/nowhere/x.svg"}, 2, "/nowhere"},
 		"negative trials":    {[]string{good, "--max-trials", "-1"}, 2, "--max-trials -1"},
 		"no agent":           {[]string{good, "--hook", m.hook, "--socket", "/nowhere/control.sock"}, 1, "is gshare-node --standalone running?"},

@@ -114,9 +114,10 @@ func whatifCommand() *cobra.Command {
 }
 
 func (w *whatifRun) check() (err error) {
+	if err := chart.Check(w.plot); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
 	switch {
-	case w.plot != "" && !chart.Known(w.plot):
-		return fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", w.plot)
 	case w.plot != "" && w.rebalance:
 		return errors.New("--plot: there is no chart of --rebalance")
 	case w.usage != "" && w.rebalance:
@@ -192,12 +193,13 @@ func rowName(r whatif.Row) string {
 }
 
 func (w *whatifRun) write(out io.Writer, c *comparison) error {
-	if w.plot != "" {
-		if err := c.chart().WriteFile(w.plot); err != nil {
-			return err
-		}
+	if err := w.format.Write(out, c, c.writeTable); err != nil || w.plot == "" {
+		return err
 	}
-	return w.format.Write(out, c, c.writeTable)
+	if err := c.chart().WriteFile(w.plot); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	return nil
 }
 
 func (c *comparison) writeTable(out io.Writer) error {

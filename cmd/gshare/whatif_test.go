@@ -182,6 +182,7 @@ func TestWhatifUsageErrors(t *testing.T) {
 		"profiles malformed":   {[]string{"--kubeconfig", server, "--profiles", writeFile(t, "p", "x")}, "--profiles"},
 		"GPU memory":           {[]string{"--kubeconfig", server, "--gpu-memory", "0"}, "--gpu-memory"},
 		"moves":                {[]string{"--kubeconfig", server, "--rebalance", "--moves", "0"}, "--moves"},
+		"chart nowhere":        {[]string{"--kubeconfig", server, "--plot", "/nowhere/x.svg"}, "--plot: stat /nowhere"},
 		"chart of moves":       {[]string{"--kubeconfig", server, "--rebalance", "--plot", "x.svg"}, "--plot"},
 		"moves by usage":       {[]string{"--kubeconfig", server, "--rebalance", "--usage", "x.csv"}, "shares that pods have"},
 		"moves by profiles":    {[]string{"--kubeconfig", server, "--rebalance", "--profiles", "x.yaml"}, "shares that pods have"},

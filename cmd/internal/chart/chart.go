@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 )
 
@@ -42,8 +43,16 @@ const (
 	height = 14 * vg.Centimeter
 )
 
-// Known reports whether charts can be written to a file with this name: one that ends in .svg or .png.
-func Known(file string) bool { return format(file) != "" }
+// Check returns an error if a chart cannot be written to a file, before the work whose result it shows. An empty name is that of no chart.
+func Check(file string) error {
+	switch {
+	case file == "":
+		return nil
+	case format(file) == "":
+		return fmt.Errorf("%s: want a file that ends in .svg or .png", file)
+	}
+	return output.CheckFile(file)
+}
 
 func format(file string) string {
 	switch ext := strings.ToLower(filepath.Ext(file)); ext {

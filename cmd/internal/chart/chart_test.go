@@ -34,11 +34,13 @@ func draw(t *testing.T, c *Chart, name string) []byte {
 	return text
 }
 
-func TestKnown(t *testing.T) {
-	for file, want := range map[string]bool{"a.svg": true, "a.PNG": true, "a.pdf": false, "svg": false, "": false, "a.svg.gz": false} {
+func TestCheck(t *testing.T) {
+	for file, want := range map[string]bool{
+		"a.svg": true, "a.PNG": true, "": true, "a.pdf": false, "svg": false, "a.svg.gz": false, "/nowhere/a.svg": false, "chart.go/a.svg": false,
+	} {
 		t.Run(file, func(t *testing.T) {
-			if Known(file) != want {
-				t.Errorf("%q: known %v", file, !want)
+			if err := Check(file); (err == nil) != want {
+				t.Errorf("got %v", err)
 			}
 		})
 	}

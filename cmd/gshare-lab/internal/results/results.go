@@ -10,6 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
 type options struct {
@@ -40,13 +43,8 @@ func Command() *cobra.Command {
 }
 
 func (o options) run(ctx context.Context) error {
-	for _, name := range o.only {
-		if !slices.Contains(tableNames(), name) {
-			return fmt.Errorf("--only: %q is none of %s", name, strings.Join(tableNames(), ", "))
-		}
-	}
-	if o.jobs < 1 {
-		return fmt.Errorf("--jobs: must be positive, got %d", o.jobs)
+	if err := o.validate(); err != nil {
+		return cli.Usage(err)
 	}
 	o.origin = currentProvenance()
 	missed := 0
@@ -63,6 +61,25 @@ func (o options) run(ctx context.Context) error {
 	}
 	if missed > 0 {
 		return fmt.Errorf("%d targets or ranges missed", missed)
+	}
+	return nil
+}
+
+func (o options) validate() error {
+	for _, name := range o.only {
+		if !slices.Contains(tableNames(), name) {
+			return fmt.Errorf("--only: %q is none of %s", name, strings.Join(tableNames(), ", "))
+		}
+	}
+	switch {
+	case o.jobs < 1:
+		return fmt.Errorf("--jobs: must be positive, got %d", o.jobs)
+	case o.runs < 1:
+		return fmt.Errorf("--runs: must be positive, got %d", o.runs)
+	case !o.check:
+		if err := output.CheckFolder(o.dir); err != nil {
+			return fmt.Errorf("--dir: %w", err)
+		}
 	}
 	return nil
 }

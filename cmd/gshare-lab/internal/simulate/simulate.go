@@ -61,12 +61,13 @@ func (s *simulation) command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if s.plot != "" {
-				if err := s.chart(summaries).WriteFile(s.plot); err != nil {
-					return err
-				}
+			if err := report.Write(cmd.OutOrStdout(), s.output, summaries); err != nil || s.plot == "" {
+				return err
 			}
-			return report.Write(cmd.OutOrStdout(), s.output, summaries)
+			if err := s.chart(summaries).WriteFile(s.plot); err != nil {
+				return fmt.Errorf("--plot: %w", err)
+			}
+			return nil
 		},
 	}
 	f := cmd.Flags()
@@ -91,8 +92,9 @@ func (s *simulation) validate() ([]string, error) {
 		return nil, fmt.Errorf("--output: unknown format %q: must be json or table", s.output)
 	case s.runs < 1:
 		return nil, fmt.Errorf("--runs: must be positive, got %d", s.runs)
-	case s.plot != "" && !chart.Known(s.plot):
-		return nil, fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", s.plot)
+	}
+	if err := chart.Check(s.plot); err != nil {
+		return nil, fmt.Errorf("--plot: %w", err)
 	}
 	return policies, s.prepare()
 }

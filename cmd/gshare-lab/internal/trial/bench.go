@@ -54,6 +54,11 @@ func benchCommand() *cobra.Command {
 }
 
 func (o benchOptions) validate() error {
+	if o.profiles != "" {
+		if err := output.CheckFolder(o.profiles); err != nil {
+			return cli.Usagef("--profiles: %w", err)
+		}
+	}
 	switch {
 	case o.pods < 1 || o.rounds < 1:
 		return cli.Usage(fmt.Errorf("--pods and --rounds must be at least 1"))

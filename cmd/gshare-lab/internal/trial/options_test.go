@@ -29,6 +29,7 @@ func TestBadUse(t *testing.T) {
 		"replicate":     {"replay --nodes a --pods b --replicate 0", "--replicate: must be from 1"},
 		"no file":       {"replay --nodes /nonexistent --pods b", "/nonexistent"},
 		"bad row":       {"replay --nodes " + bad + " --pods b", bad + ": line 2, column model"},
+		"bench folder":  {"bench --profiles /nonexistent", "--profiles: stat /nonexistent"},
 		"bench rounds":  {"bench --rounds 0", "--pods and --rounds must be at least 1"},
 		"bench no room": {"bench --nodes 10 --pods 100", "cannot hold 100"},
 	}
