@@ -11,8 +11,9 @@ old=GLIBC_2.2.5 # oldest version of dlsym
 [[ $("$cc" -dumpmachine) != aarch64* ]] || old=GLIBC_2.17
 flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread ${CFLAGS:-}"
 driver=(account.c array.c capture.c contents.c context.c copy.c device.c entry.c event.c exec.c function.c graph.c image.c launch.c memory.c missing.c module.c mps.c pointer.c pool.c shared.c sim.c stream.c vmm.c)
-"$cc" $flags -shared -Wl,-soname,libcuda.so.1 -I. -o "$out/libcuda.so.1" "${driver[@]}" "${more[@]}"
-"$cc" $flags -shared -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" nvml.c account.c -ldl
+# What a driver calls itself does not go to a library that is preloaded.
+"$cc" $flags -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -I. -o "$out/libcuda.so.1" "${driver[@]}" "${more[@]}"
+"$cc" $flags -shared -Wl,-Bsymbolic -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" nvml.c account.c -ldl
 "$cc" $flags -shared -Wl,-soname,libgshare_store.so -o "$out/libgshare_store.so" ../store/store.c ../store/map.c -ldl # before what uses it
 for program in programs/*.c; do
 	name=$(basename "$program" .c)

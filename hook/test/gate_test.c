@@ -332,6 +332,21 @@ TEST(capture_is_not_disturbed) {
 	cuStreamDestroy_v2(s);
 }
 
+/* Captures that the functions begin and end whose stream 0 is the calling thread's own. */
+TEST(capture_by_per_thread_functions) {
+	CUstream streams[2] = {NULL, NULL};
+	CHECK_EQUAL(cuStreamCreate(&streams[1], 1), CUDA_SUCCESS);
+	for (int i = 0; i < 4; i++) {
+		CUgraph g = NULL;
+		CHECK_EQUAL(i / 2 ? cuStreamBeginCapture_ptsz(streams[i % 2]) : cuStreamBeginCapture_v2_ptsz(streams[i % 2], 2), CUDA_SUCCESS);
+		CHECK_EQUAL(cuLaunchKernel_ptsz(kernel, 1, 1, 1, 1, 1, 1, 0, streams[i % 2], NULL, NULL), CUDA_SUCCESS);
+		CHECK_EQUAL(cuStreamEndCapture_ptsz(streams[i % 2], &g), CUDA_SUCCESS);
+		CHECK(g != NULL);
+	}
+	eventually(&check_failures, no_captures);
+	cuStreamDestroy_v2(streams[1]);
+}
+
 /* A capture passes at PAUSE, since it runs nothing. */
 TEST(paused_capture_passes) {
 	CUstream s;
@@ -550,7 +565,7 @@ int main(int argc, char **argv) {
 						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(launches_of_an_ended_thread_are_counted),
 						  T(launch_of_a_cancelled_thread_is_not_open), T(green_context_ends_with_the_primary),
 						  T(green_context_ends_after_a_reset),
-						  T(cooperative_launches_are_charged_to_each_device), T(capture_is_not_disturbed),
+						  T(cooperative_launches_are_charged_to_each_device), T(capture_is_not_disturbed), T(capture_by_per_thread_functions),
 						  T(paused_capture_passes), T(copies_wait_for_a_token), T(copies_are_counted),
 						  T(host_copies_pass), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),
 						  T(server_restart_restores_the_session), {0}};
