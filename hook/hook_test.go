@@ -156,6 +156,31 @@ func TestInterposers(t *testing.T) {
 	}
 }
 
+// TestContexts: in every context, stream and capture, functions return under the hook what they return without it.
+func TestContexts(t *testing.T) {
+	dir := built(t)
+	const one = "version 1\nvgpu 0 none memory 1073741824 quota 1000 sm 1000\n"
+	for name, c := range map[string]struct{ devices, policy string }{
+		"one device":        {"1", one},
+		"two devices":       {"2", one + "vgpu 1 none memory 1073741824 quota 1000 sm 1000\n"},
+		"one device of two": {"2", one},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			for name, text := range map[string]string{"policy": c.policy, "processes-1": ""} {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			command := exec.Command(filepath.Join(dir, "contexts"))
+			command.Env = append(os.Environ(), append(hooked(dir), "FAKE_CUDA_DEVICES="+c.devices, "GSHARE_DIR="+folder)...)
+			if out, err := command.CombinedOutput(); err != nil || string(out) != "ok\n" {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
 // TestWithoutHook checks that the C tests fail without the hook, so that they can fail at all.
 func TestWithoutHook(t *testing.T) {
 	dir := built(t)

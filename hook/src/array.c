@@ -83,9 +83,10 @@ GSH_EXPORT CUresult cuArrayCreate_v2(CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d)
 	if (d) flat = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
 	CUDA_ARRAY_DESCRIPTOR own = {flat.Width, flat.Height, flat.Format, flat.NumChannels};
 	uint64_t bytes = d ? array_bytes(&flat, 1) : 0;
-	if (!gsh_reserve(&h, BY_cuArrayCreate_v2, 0, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = gsh_reserve(&h, BY_cuArrayCreate_v2, 0, bytes);
+	if (r != CUDA_SUCCESS) return r;
 	CUarray created = NULL;
-	CUresult r = real(a ? &created : NULL, d ? &own : NULL);
+	r = real(a ? &created : NULL, d ? &own : NULL);
 	if (r == CUDA_SUCCESS) *a = created;
 	return gsh_reserve_commit(&h, r, ARRAY, (uint64_t)created, bytes);
 }
@@ -95,9 +96,10 @@ GSH_EXPORT CUresult cuArray3DCreate_v2(CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR
 	struct gsh_reservation h;
 	CUDA_ARRAY3D_DESCRIPTOR own = d ? *d : (CUDA_ARRAY3D_DESCRIPTOR){0};
 	uint64_t bytes = d ? array_bytes(&own, 1) : 0;
-	if (!gsh_reserve(&h, BY_cuArray3DCreate_v2, 0, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = gsh_reserve(&h, BY_cuArray3DCreate_v2, 0, bytes);
+	if (r != CUDA_SUCCESS) return r;
 	CUarray created = NULL;
-	CUresult r = real(a ? &created : NULL, d ? &own : NULL);
+	r = real(a ? &created : NULL, d ? &own : NULL);
 	if (r == CUDA_SUCCESS) *a = created;
 	return gsh_reserve_commit(&h, r, ARRAY, (uint64_t)created, bytes);
 }
@@ -112,9 +114,10 @@ GSH_EXPORT CUresult cuMipmappedArrayCreate(CUmipmappedArray *a, const CUDA_ARRAY
 	struct gsh_reservation h;
 	CUDA_ARRAY3D_DESCRIPTOR own = d ? *d : (CUDA_ARRAY3D_DESCRIPTOR){0};
 	uint64_t bytes = d ? array_bytes(&own, levels) : 0;
-	if (!gsh_reserve(&h, BY_cuMipmappedArrayCreate, 0, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = gsh_reserve(&h, BY_cuMipmappedArrayCreate, 0, bytes);
+	if (r != CUDA_SUCCESS) return r;
 	CUmipmappedArray created = NULL;
-	CUresult r = real(a ? &created : NULL, d ? &own : NULL, levels);
+	r = real(a ? &created : NULL, d ? &own : NULL, levels);
 	if (r == CUDA_SUCCESS) *a = created;
 	return gsh_reserve_commit(&h, r, MIPMAP, (uint64_t)created, bytes);
 }

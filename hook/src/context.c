@@ -227,6 +227,7 @@ static uint64_t limit_bytes(int limit, uint64_t value, CUdevice d) {
 GSH_EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
 	NEED(cuCtxSetLimit);
 	struct gsh_target on = gsh_target(BY_cuCtxSetLimit, 0);
+	if (on.error != CUDA_SUCCESS) return on.error;
 	struct gsh_item last = {0};
 	struct gsh_reservation h;
 	uint64_t key = (uint64_t)on.context + (uint64_t)limit, bytes = limit_bytes(limit, value, on.device);
@@ -238,9 +239,9 @@ GSH_EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
 	}
 	if (!known && !bytes) return real(limit, value);
 	uint64_t more = bytes > last.bytes ? bytes - last.bytes : 0;
-	bool fits = gsh_reserve(&h, BY_cuCtxSetLimit, 0, more);
-	CUresult r = fits ? real(limit, value) : CUDA_ERROR_OUT_OF_MEMORY;
-	uint64_t charged = fits && h.counted ? more : 0;
+	CUresult r = gsh_reserve(&h, BY_cuCtxSetLimit, 0, more);
+	uint64_t charged = r == CUDA_SUCCESS && h.counted ? more : 0;
+	if (r == CUDA_SUCCESS) r = real(limit, value);
 	if (r != CUDA_SUCCESS) {
 		if (charged) gsh_memory_release(h.on.vgpu, charged);
 		if (known) gsh_ledger_put(&last);

@@ -72,13 +72,14 @@ static struct gsh_target of_thread(void) {
 	if (current.context && current.vgpu) return current;
 	current = (struct gsh_target){.device = -1};
 	if (CALL(cuCtxGetCurrent, &current.context) != CUDA_SUCCESS || !current.context) return current;
-	if (CALL(cuCtxGetDevice, &current.device) == CUDA_SUCCESS) current.vgpu = gsh_vgpu_of_device(current.device);
+	current.error = CALL(cuCtxGetDevice, &current.device);
+	if (current.error == CUDA_SUCCESS) current.vgpu = gsh_vgpu_of_device(current.device);
 	return current;
 }
 
 /* Returns the target of a context, NULL too. */
 static struct gsh_target of_context(CUcontext c) {
-	struct gsh_target t = {c, -1, NULL};
+	struct gsh_target t = {.context = c, .device = -1};
 	CUcontext popped;
 	if (c && c == of_thread().context) return current;
 	if (!c || CALL(cuCtxPushCurrent_v2, c) != CUDA_SUCCESS) return t;
@@ -99,7 +100,7 @@ static CUcontext context_of_stream(CUstream s) {
 }
 
 /* Returns the target of a device. */
-static struct gsh_target of_device(CUdevice d) { return (struct gsh_target){NULL, d, gsh_vgpu_of_device(d)}; }
+static struct gsh_target of_device(CUdevice d) { return (struct gsh_target){.device = d, .vgpu = gsh_vgpu_of_device(d)}; }
 
 /* Returns the target of a call whose device is not said. */
 static struct gsh_target unsaid(void) {

@@ -24,11 +24,15 @@ bool gsh_device_refused(CUdevice d);
 /* Returns the vGPU with this UUID, or NULL. The prefixes GPU- and MIG- do not matter, nor does case. */
 struct gsh_vgpu *gsh_vgpu_of_uuid(const char *uuid);
 
-/* Where a call acts. context and vgpu may be NULL; device is -1 where it is not known. */
+/*
+ * Where a call acts. context and vgpu may be NULL; device is -1 where it is not known. error is the driver's, where it does not return the
+ * device of the calling thread's context: that may be destroyed.
+ */
 struct gsh_target {
 	CUcontext context;
 	CUdevice device;
 	struct gsh_vgpu *vgpu;
+	CUresult error;
 };
 
 /*

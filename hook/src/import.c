@@ -11,9 +11,10 @@ GSH_EXPORT CUresult cuImportExternalMemory(CUexternalMemory *m, const CUDA_EXTER
 	struct gsh_reservation h;
 	CUDA_EXTERNAL_MEMORY_HANDLE_DESC own = {0};
 	if (d) own = *d;
-	if (!gsh_reserve(&h, BY_cuImportExternalMemory, 0, own.size)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = gsh_reserve(&h, BY_cuImportExternalMemory, 0, own.size);
+	if (r != CUDA_SUCCESS) return r;
 	CUexternalMemory created = NULL;
-	CUresult r = real(m ? &created : NULL, d ? &own : NULL);
+	r = real(m ? &created : NULL, d ? &own : NULL);
 	if (r == CUDA_SUCCESS) *m = created;
 	return gsh_reserve_commit(&h, r, EXTERNAL, (uint64_t)created, own.size);
 }
@@ -35,7 +36,7 @@ static uint64_t allocation_bytes(CUdeviceptr p) {
 static bool charge_opened(CUdeviceptr p, enum gsh_item_kind kind) {
 	struct gsh_reservation h;
 	uint64_t bytes = allocation_bytes(p);
-	if (!gsh_reserve(&h, BY_POINTER, p, bytes)) return false;
+	if (gsh_reserve(&h, BY_POINTER, p, bytes) != CUDA_SUCCESS) return false;
 	CUcontext owner = kind == OPENED ? gsh_target(BY_THREAD, 0).context : NULL; /* which opened it */
 	gsh_ledger_put(&(struct gsh_item){kind, p, h.on.vgpu, owner, bytes, 0, 0, 0});
 	return true;

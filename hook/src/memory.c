@@ -18,9 +18,10 @@ GSH_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t bytes) {
 	NEED(cuMemAlloc_v2);
 	struct gsh_reservation h;
 	uint64_t taken = gsh_allocated_bytes(bytes);
-	if (!gsh_reserve(&h, BY_cuMemAlloc_v2, 0, taken)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = gsh_reserve(&h, BY_cuMemAlloc_v2, 0, taken);
+	if (r != CUDA_SUCCESS) return r;
 	CUdeviceptr at = 0;
-	CUresult r = real(p ? &at : NULL, bytes);
+	r = real(p ? &at : NULL, bytes);
 	if (r == CUDA_SUCCESS) *p = at;
 	return gsh_reserve_commit(&h, r, POINTER, at, taken);
 }
@@ -31,10 +32,11 @@ GSH_EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t wid
 	struct gsh_reservation h;
 	uint64_t most = 0;
 	bool fits = width <= SIZE_MAX - 511 && !__builtin_mul_overflow((width + 511) & ~(size_t)511, height, &most);
-	if (!gsh_reserve(&h, BY_cuMemAllocPitch_v2, 0, fits ? gsh_allocated_bytes(most) : UINT64_MAX)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = gsh_reserve(&h, BY_cuMemAllocPitch_v2, 0, fits ? gsh_allocated_bytes(most) : UINT64_MAX);
+	if (r != CUDA_SUCCESS) return r;
 	CUdeviceptr at = 0;
 	size_t row = 0;
-	CUresult r = real(p ? &at : NULL, pitch ? &row : NULL, width, height, element);
+	r = real(p ? &at : NULL, pitch ? &row : NULL, width, height, element);
 	if (r == CUDA_SUCCESS) *p = at, *pitch = row;
 	return gsh_reserve_commit(&h, r, POINTER, at, gsh_allocated_bytes(row * height));
 }
@@ -49,9 +51,10 @@ GSH_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned fla
 	uint32_t policy = policy_of(gsh_target(BY_cuMemAllocManaged, 0).vgpu);
 	if (policy & GSHARE_MANAGED_DENY) return CUDA_ERROR_NOT_SUPPORTED;
 	uint64_t counted = policy & GSHARE_MANAGED_IGNORE ? 0 : gsh_allocated_bytes(bytes);
-	if (!gsh_reserve(&h, BY_cuMemAllocManaged, 0, counted)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = gsh_reserve(&h, BY_cuMemAllocManaged, 0, counted);
+	if (r != CUDA_SUCCESS) return r;
 	CUdeviceptr at = 0;
-	CUresult r = real(p ? &at : NULL, bytes, flags);
+	r = real(p ? &at : NULL, bytes, flags);
 	if (r == CUDA_SUCCESS) *p = at;
 	return gsh_reserve_commit(&h, r, POINTER, at, counted);
 }

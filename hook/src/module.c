@@ -48,10 +48,11 @@ static uint64_t variable_bytes_of_file(const char *file) {
 		struct gsh_reservation h;                                                                               \
 		uint64_t bytes = bytes_of_image;                                                                        \
 		if (!bytes) return real arguments;                                                                      \
-		if (!gsh_reserve(&h, BY_##name, 0, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;                                   \
+		CUresult r = gsh_reserve(&h, BY_##name, 0, bytes);                                                      \
+		if (r != CUDA_SUCCESS) return r;                                                                        \
 		CUmodule loaded = NULL, *to = m;                                                                        \
 		if (m) m = &loaded;                                                                                     \
-		CUresult r = real arguments;                                                                            \
+		r = real arguments;                                                                                     \
 		if (r == CUDA_SUCCESS) *to = loaded;                                                                    \
 		return gsh_reserve_commit(&h, r, MODULE, (uint64_t)loaded, bytes);                                      \
 	}

@@ -38,13 +38,14 @@ static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
 	return fits;
 }
 
-bool gsh_reserve(struct gsh_reservation *h, enum gsh_by by, uint64_t handle, uint64_t bytes) {
+CUresult gsh_reserve(struct gsh_reservation *h, enum gsh_by by, uint64_t handle, uint64_t bytes) {
 	*h = (struct gsh_reservation){0};
-	if (by == BY_THREAD && !gsh_target(by, handle).context) return true;
+	if (by == BY_THREAD && !gsh_target(by, handle).context) return CUDA_SUCCESS;
 	gsh_start();
 	h->on = gsh_target(by, handle);
+	if (h->on.error != CUDA_SUCCESS) return h->on.error;
 	gsh_reserve_wait();
-	return gsh_driver_lost() || reserve(h, bytes);
+	return gsh_driver_lost() || reserve(h, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {

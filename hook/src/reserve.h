@@ -23,11 +23,14 @@ struct gsh_reservation {
 uint64_t gsh_allocated_bytes(uint64_t bytes);
 
 /*
- * Reserve bytes where a call acts (gsh_target), or on a given vGPU. Return false if the limit would be exceeded: the wrapper then returns
- * CUDA_ERROR_OUT_OF_MEMORY. They start the hook if that has not been done. Nothing is counted where the driver has to return its own error:
+ * Reserves bytes where a call acts (gsh_target). Returns the error that the wrapper has to return: CUDA_ERROR_OUT_OF_MEMORY if the limit would
+ * be exceeded, or the driver's error where the calling thread's context is destroyed. The wrapper does not call the driver then: a new context
+ * may have got the handle, and would take memory that is not counted. Starts the hook if that has not been done. Nothing is counted where the driver has to return its own error:
  * without the context that the call needs, and in a forked child.
  */
-bool gsh_reserve(struct gsh_reservation *h, enum gsh_by by, uint64_t handle, uint64_t bytes);
+CUresult gsh_reserve(struct gsh_reservation *h, enum gsh_by by, uint64_t handle, uint64_t bytes);
+
+/* Does so on a given vGPU. Returns false if the limit would be exceeded: the wrapper then returns CUDA_ERROR_OUT_OF_MEMORY. */
 bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes);
 
 /*

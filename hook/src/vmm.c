@@ -66,9 +66,10 @@ GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, c
 	CUmemAllocationProp own = *prop; /* the driver gets what was checked */
 	if (gsh_location_is_host(own.location.type)) return real(h, bytes, &own, flags);
 	struct gsh_reservation hold;
-	if (!gsh_reserve(&hold, BY_cuMemCreate, (uint64_t)own.location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = gsh_reserve(&hold, BY_cuMemCreate, (uint64_t)own.location.id, bytes);
+	if (r != CUDA_SUCCESS) return r;
 	CUmemGenericAllocationHandle created = 0;
-	CUresult r = real(h ? &created : NULL, bytes, &own, flags);
+	r = real(h ? &created : NULL, bytes, &own, flags);
 	if (r != CUDA_SUCCESS) {
 		gsh_memory_release(hold.on.vgpu, bytes);
 		return r;

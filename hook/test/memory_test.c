@@ -678,6 +678,37 @@ TEST(event_of_a_destroyed_context_is_not_used) {
 	cuCtxSetCurrent(kept);
 }
 
+/* Destroys a context, in a thread in which it is not current. */
+static void *destroy_context(void *c) { return cuCtxDestroy_v2(c), NULL; }
+
+static CUresult load_module(uint64_t bytes) {
+	CUmodule m;
+	struct cubin image = cubin(bytes);
+	return cuModuleLoadData(&m, &image);
+}
+
+/* With a destroyed context calls return the driver's error, whatever they ask for, and not that there is no memory. Nothing is charged. */
+TEST(destroyed_context_is_refused_by_the_driver) {
+	static const uint64_t sizes[] = {4096, 64 * MIB, LIMIT + 2 * MIB};
+	CUcontext c;
+	pthread_t thread;
+	CUdeviceptr p;
+	uint64_t before = container();
+	cuCtxGetCurrent(&kept);
+	CHECK_EQUAL(cuCtxCreate_v2(&c, 0, 0), CUDA_SUCCESS);
+	pthread_create(&thread, NULL, destroy_context, c);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 3; i++) {
+		for (enum kind kind = PLAIN; kind <= LEVELS; kind++)
+			CHECK_EQUAL(allocate(&(struct held){.kind = kind}, sizes[i]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		CHECK_EQUAL(cuMemAllocAsync(&p, sizes[i], NULL), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		CHECK_EQUAL(load_module(sizes[i]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+		for (int limit = 0; limit < 3; limit++) CHECK_EQUAL(cuCtxSetLimit(limit, sizes[i]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	}
+	CHECK_EQUAL(container(), before);
+	cuCtxSetCurrent(kept);
+}
+
 /* A release that does not end the primary context leaves its events in use. */
 TEST(freed_memory_of_a_context_that_lives_on) {
 	CUcontext c;
@@ -822,6 +853,7 @@ int main(int argc, char **argv) {
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
 						  T(unmapped_with_host_memory), T(many_pools), T(destroyed_pool_is_not_used),
 						  T(destroyed_pool_is_not_entered_again), T(event_of_a_destroyed_context_is_not_used),
+						  T(destroyed_context_is_refused_by_the_driver),
 						  T(freed_memory_of_a_context_that_lives_on), T(many_freed_in_order),
 						  T(stream_decides_what_is_charged), T(forked_child_is_not_initialised), T(processes_race_at_the_limit), T(random_operations_do_not_drift),
 						  T(exported_memory_stays_charged), {0}};

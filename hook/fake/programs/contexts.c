@@ -39,7 +39,7 @@ static void *find(const char *name)
 		}                                                                                                       \
 	} while (0)
 
-#define PTX ".version 8.0\n.target sm_52\n.address_size 64\n.visible .entry nothing() { ret; }\n"
+#define PTX ".version 8.0\n.target sm_52\n.address_size 64\n.visible .global .align 4 .b8 some[65536];\n.visible .entry nothing() { ret; }\n"
 
 static CUcontext context, other; /* the contexts of the objects below, and another one of the same device */
 static CUcontext far;            /* a context of the second device; NULL without one */
@@ -85,6 +85,12 @@ static CUresult array(void)
 {
 	struct { size_t width, height; int format; unsigned channels; } d = {4, 4, 0x20, 1};
 	CUresult result = CALL(cuArrayCreate_v2, &made, &d);
+	return result ? result : CALL(cuArrayDestroy, made);
+}
+static CUresult deep_array(void)
+{
+	struct { size_t width, height, depth; int format; unsigned channels, flags; } d = {4, 4, 4, 0x20, 1, 0};
+	CUresult result = CALL(cuArray3DCreate_v2, &made, &d);
 	return result ? result : CALL(cuArrayDestroy, made);
 }
 static CUresult mipmap(void)
@@ -176,11 +182,12 @@ enum { SAID, UNSAID }; /* whether cuda.h says so */
 	ROW(cuMemAllocPitch_v2, CURRENT, UNSAID, CALL(cuMemAllocPitch_v2, &p, &size, (size_t)4, (size_t)4, 4))          \
 	ROW(cuMemAllocManaged, CURRENT, UNSAID, CALL(cuMemAllocManaged, &p, (size_t)4096, 1))                           \
 	ROW(cuArrayCreate_v2, CURRENT, UNSAID, array())                                                                 \
+	ROW(cuArray3DCreate_v2, CURRENT, UNSAID, deep_array())                                                          \
 	ROW(cuMipmappedArrayCreate, CURRENT, UNSAID, mipmap())                                                          \
 	ROW(cuModuleLoadData, CURRENT, SAID, module())                                                                  \
 	ROW(cuMemGetInfo_v2, CURRENT, SAID, CALL(cuMemGetInfo_v2, &size, &more))                                        \
 	ROW(cuCtxSynchronize, CURRENT, SAID, CALL(cuCtxSynchronize))                                                    \
-	ROW(cuCtxSetLimit, CURRENT, SAID, CALL(cuCtxSetLimit, 0, (size_t)1024))                                         \
+	ROW(cuCtxSetLimit, CURRENT, SAID, CALL(cuCtxSetLimit, 1, (size_t)2 << 20)) /* more than the default for printf */ \
 	ROW(cuCtxGetDevice, CURRENT, SAID, CALL(cuCtxGetDevice, &number))                                               \
 	ROW(cuEventCreate, CURRENT, SAID, new_event())                                                                  \
 	ROW(cuStreamCreate, CURRENT, SAID, new_stream())                                                                \
@@ -431,8 +438,8 @@ int main(void)
 	MUST(cuInit, 0);
 	MUST(cuCtxCreate_v2, &other, 0, 0);
 	MUST(cuDeviceGetCount, &devices);
-	if (devices > 1)
-		MUST(cuCtxCreate_v2, &far, 0, 1);
+	if (devices > 1 && CALL(cuCtxCreate_v2, &far, 0, 1)) /* a share may have one of them only */
+		far = NULL;
 	MUST(cuDevicePrimaryCtxRetain, &context, 0);
 	use(context);
 	MUST(cuLibraryLoadData, &library, PTX, NULL, NULL, 0, NULL, NULL, 0);
