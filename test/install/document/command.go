@@ -30,6 +30,7 @@ var knownPrograms = []string{
 	"gshare",       // cmd/gshare
 	"gshare-node",  // cmd/gshare-node
 	"gshare-model", // cmd/gshare-model
+	"gshare-lab",   // cmd/gshare-lab
 	"kubectl",      // test/install
 	"helm",         // test/helm
 	"make", "go", "docker",
@@ -200,8 +201,20 @@ func Blocks(root string) (all []Block, err error) {
 	return all, nil
 }
 
+// Pages returns the files of the documentation's pages, without the decision records.
+func Pages(root string) (all []string, err error) {
+	for _, pattern := range []string{"docs/*.md", "docs/papers/*.md"} {
+		pages, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, pages...)
+	}
+	return all, nil
+}
+
 func documents(root string) (files []string, err error) {
-	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	pages, err := Pages(root)
 	if err != nil {
 		return nil, err
 	}

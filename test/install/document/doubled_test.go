@@ -46,7 +46,7 @@ func doubled(text string) (found []string) {
 
 // TestDoubled: no page says the same thing twice.
 func TestDoubled(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	pages, err := Pages(root)
 	if err != nil || len(pages) < 30 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
