@@ -103,7 +103,7 @@ func expect(t *testing.T, found []string, want string) {
 func TestBadCitations(t *testing.T) {
 	tree := fstest.MapFS{
 		"docs/glossary.md": {Data: []byte("| F20 | the paper | gshare |\nF21 is not in the first column of a table\n")},
-		"docs/coverage.md": {Data: []byte("| DI-60 to DI-63 | the branch |\n")},
+		"docs/papers/a.md": {Data: []byte("| N-F1 to N-F3 | the figure |\n")},
 		"docs/adr/0001.md": {}, "docs/adr/0001-a.md": {}, "vgpu/README.md": {}, "vgpu/a.go": {Data: []byte("func turn() {}")},
 	}
 	known, err := defined(tree)
@@ -112,9 +112,9 @@ func TestBadCitations(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ file, text, want string }{
 		"defined":              {"a.go", "x := 1 // the larger (F20)", ""},
-		"defined by a range":   {"a.c", "/* the branch (DI-62) */", ""},
+		"defined by a range":   {"a.c", "/* the figure (N-F2) */", ""},
 		"not defined":          {"a.go", "// as printed (F21)", "F21 is defined neither"},
-		"not defined, C":       {"a.h", " * as printed (FG-10)", "FG-10 is defined neither"},
+		"not defined, C":       {"a.h", " * as printed (N-F4)", "N-F4 is defined neither"},
 		"in code":              {"a.go", "type F21 int", ""},
 		"a floating point":     {"a.go", "// in F32", ""},
 		"page":                 {"vgpu/packing/a.go", "// docs/adr/0001.md has the figures", ""},
@@ -130,7 +130,7 @@ func TestBadCitations(t *testing.T) {
 		"no such decision":     {"a.go", "// ADR 0099 says why", "a.go:1: docs/adr has no record 0099"},
 		"web":                  {"a.go", "// as https://example.org/a says", "https://example.org/a is outside"},
 		"web, in a string":     {"a.go", `u := "https://example.org/a"`, ""},
-		"script":               {"a.sh", "# as FG-99 says", "FG-99 is defined neither"},
+		"script":               {"a.sh", "# as N-U9 says", "N-U9 is defined neither"},
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, checkCitations(tree, test.file, test.text, known), test.want) })
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	// code matches the number of a capability of a paper, of a correction to a paper, or of a published figure.
-	code = regexp.MustCompile(`\b(?:FG|DI|FF|PA)-\d+\b|\bN-[A-Z]\d+\b|\b[FDUP]\d{1,2}\b`)
+	// code matches the number of a correction to a paper, or of a published figure.
+	code = regexp.MustCompile(`\bN-[A-Z]\d+\b|\b[FDUP]\d{1,2}\b`)
 
-	// codeRange matches several numbers, such as "DI-60 to DI-63".
-	codeRange = regexp.MustCompile(`\b((?:FG|DI|FF|PA|N)-[A-Z]?)(\d+) to (?:FG|DI|FF|PA|N)-[A-Z]?(\d+)\b`)
+	// codeRange matches several numbers, such as "N-F1 to N-F3".
+	codeRange = regexp.MustCompile(`\b(N-[A-Z])(\d+) to N-[A-Z](\d+)\b`)
 
 	// page matches a document that a comment names by its path from the root of the repository.
 	page = regexp.MustCompile(`\b[\w./-]+\.md\b`)
@@ -33,7 +33,7 @@ var (
 	address = regexp.MustCompile(`\bhttps?://\w\S*`)
 
 	// outside matches names of things that a clone does not contain. Each pattern has a bracket so that it does not match itself.
-	outside = regexp.MustCompile(`\bDESIG[N](\.md)?\b|\b(facts|spec|shared|papers)[/](data|[a-z-]+\.md|[a-z]+/)|\bHOUS[E]\.md`)
+	outside = regexp.MustCompile(`\bDESIG[N](\.md)?\b|\b(facts|spec|shared)[/](data|[a-z-]+\.md|[a-z]+/)|\bHOUS[E]\.md`)
 )
 
 // tops are the folders at the root, as a part of a regular expression.
@@ -42,10 +42,14 @@ const tops = "cmd|deviceplugin|draplugin|docs|hack|hook|lab|manifests|plugins|py
 // notCodes are words that look like codes.
 var notCodes = []string{"F16", "F32", "F64", "P95", "P99"}
 
-// defined returns the numbers that the glossary and the coverage table define: those in the first column of a table.
+// defined returns the numbers that the glossary and the pages of the papers define: those in the first column of a table.
 func defined(tree fs.FS) (map[string]bool, error) {
+	pages, err := fs.Glob(tree, "docs/papers/*.md")
+	if err != nil {
+		return nil, err
+	}
 	found := map[string]bool{}
-	for _, name := range []string{"docs/glossary.md", "docs/coverage.md"} {
+	for _, name := range append(pages, "docs/glossary.md") {
 		text, err := fs.ReadFile(tree, name)
 		if err != nil {
 			return nil, err
@@ -62,7 +66,7 @@ func defined(tree fs.FS) (map[string]bool, error) {
 				from, _ := strconv.Atoi(m[2])
 				to, _ := strconv.Atoi(m[3])
 				for n := from; n <= to; n++ {
-					found[fmt.Sprintf("%s%0*d", m[1], len(m[2]), n)] = true
+					found[m[1]+strconv.Itoa(n)] = true
 				}
 			}
 		}
@@ -85,7 +89,7 @@ func checkCitations(tree fs.FS, name, text string, known map[string]bool) []stri
 		}
 		for _, c := range code.FindAllString(comment, -1) {
 			if !known[c] && !slices.Contains(notCodes, c) {
-				found = append(found, where+c+" is defined neither in docs/glossary.md nor in docs/coverage.md")
+				found = append(found, where+c+" is defined neither in docs/glossary.md nor in docs/papers")
 			}
 		}
 		for _, p := range page.FindAllString(comment, -1) {
@@ -199,10 +203,14 @@ func checkPaths(tree fs.FS, name, text string) []string {
 	return found
 }
 
-// TestPaths enforces that the files named on the pages for contributors exist.
+// TestPaths enforces that the files named on the pages for contributors and on those of the papers exist.
 func TestPaths(t *testing.T) {
 	tree := os.DirFS(root)
-	for _, name := range []string{"CONTRIBUTING.md", "README.md", "docs/architecture.md", "docs/README.md", "test/README.md", "hack/README.md", "vgpu/README.md", "cmd/README.md", "serving/README.md"} {
+	papers, err := fs.Glob(tree, "docs/papers/*.md")
+	if err != nil || len(papers) != 5 {
+		t.Fatalf("%d pages of papers, %v", len(papers), err)
+	}
+	for _, name := range append(papers, "CONTRIBUTING.md", "README.md", "docs/architecture.md", "docs/README.md", "test/README.md", "hack/README.md", "vgpu/README.md", "cmd/README.md", "serving/README.md") {
 		text, err := fs.ReadFile(tree, name)
 		if err != nil {
 			t.Fatal(err)
