@@ -37,7 +37,7 @@ var (
 )
 
 // tops are the folders at the root, as a part of a regular expression.
-const tops = "cmd|deviceplugin|draplugin|docs|hack|hook|lab|manifests|plugins|python|serving|test|vgpu"
+const tops = "cmd|deviceplugin|draplugin|docs|hack|hook|lab|manifests|node|plugins|python|serving|test|vgpu"
 
 // notCodes are words that look like codes.
 var notCodes = []string{"F16", "F32", "F64", "P95", "P99"}
