@@ -35,6 +35,7 @@ var references = map[string]func(root string) (string, error){
 	"docs/configuration.md": configurationPage,
 	"docs/annotations.md":   namesPage,
 	"docs/events.md":        eventsPage,
+	"docs/alerts.md":        alertsPage,
 	"docs/values.md":        valuesPage,
 }
 

@@ -170,3 +170,19 @@ func load(t *testing.T, from func(string) ([]Query, error)) []Query {
 	}
 	return all
 }
+
+// TestPanels: each panel of the dashboard says what it shows.
+func TestPanels(t *testing.T) {
+	var d struct{ Panels []struct{ Type, Title, Description string } }
+	if err := read(root, "dashboard.json", &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Panels {
+		if p.Type != "row" && len(p.Description) < len("A sentence of words.") {
+			t.Errorf("%s has the description %q", p.Title, p.Description)
+		}
+	}
+	if len(d.Panels) < 15 {
+		t.Errorf("%d panels", len(d.Panels))
+	}
+}
