@@ -306,7 +306,8 @@ def written(m, socket, percent, how):
 
 def contexts(m, _):
     """What this driver does other than cuda.h says of contexts, streams and handles, without gshare and on a share: each difference of
-    contexts.c, those that cuda.h does not exclude too. Two devices are compared where there are two. Those on a share are listed only."""
+    contexts.c, those that cuda.h does not exclude too. Two devices are compared where the share has two. A share has no differences of its
+    own: its memory suffices for what the program allocates, and the hook returns the driver's errors."""
     command = m.arguments.fake.resolve() / "contexts"
     ways = {"plain": [command], "share": m.share(50, 100, "1Gi", isolation="mps") + [command]}
     found = {}
@@ -315,6 +316,8 @@ def contexts(m, _):
         found[name] = {"code": done.returncode, "differences": done.stdout.replace("ok\n", "").splitlines()}
     if found["plain"]["code"]:
         raise machine.Failed(f"the driver differs from cuda.h: {found}")
+    if not set(found["share"]["differences"]) <= set(found["plain"]["differences"]) or found["share"]["code"]:
+        raise machine.Failed(f"a share differs from the driver: {found}")
     return found
 
 
