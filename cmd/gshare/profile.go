@@ -114,6 +114,11 @@ func (p *profileRun) run(cmd *cobra.Command, args []string) error {
 	if err := chart.Check(p.plot); err != nil {
 		return cli.Usagef("--plot: %w", err)
 	}
+	if p.state != "" {
+		if err := output.CheckFile(p.state); err != nil {
+			return cli.Usagef("--state: %w", err)
+		}
+	}
 	if err := p.checkStrategy(cmd); err != nil {
 		return cli.Usage(err)
 	}

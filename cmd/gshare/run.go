@@ -159,12 +159,25 @@ func (o *runOptions) request(cmd *cobra.Command, program string) (control.RunReq
 		r.Name = filepath.Base(program)
 		r.Name = r.Name[:min(len(r.Name), 63)]
 	}
+	if err := checkPercent(cmd, "sm", "quota", "quota-limit", "sm-limit", "vgpu"); err != nil {
+		return r, err
+	}
 	if o.memory == "" {
 		return r, errors.New("--mem is required, such as --mem 8Gi")
 	}
 	mib, err := parseMemory(o.memory)
 	r.MemoryMiB = &mib
 	return r, err
+}
+
+// checkPercent returns an error if one of the flags is set to less than 1. The agent knows what is too much.
+func checkPercent(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if n, err := cmd.Flags().GetInt64(name); err == nil && n < 1 && cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s: must be at least 1, got %d", name, n)
+		}
+	}
+	return nil
 }
 
 // ifSet returns a pointer to the value of the flag if the flag is set, else nil.

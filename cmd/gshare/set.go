@@ -29,6 +29,9 @@ func setCommand() *cobra.Command {
 			case request.SMLimit != nil && request.Quota != nil:
 				return cli.Usagef("--sm-limit and --quota exclude each other: they are of different isolation classes")
 			}
+			if err := checkPercent(cmd, "sm-limit", "quota"); err != nil {
+				return cli.Usage(err)
+			}
 			return refusalError(agent.New(socket).SetLimit(cmd.Context(), request))
 		},
 	}

@@ -39,6 +39,9 @@ func sloCommand() *cobra.Command {
 		Example: "  gshare slo resnet50\n  gshare slo resnet50 -n ml --during 1m",
 		Args:    cli.Exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if during <= 0 {
+				return cli.Usagef("--during: must be positive, got %v", during)
+			}
 			c, err := flags.cluster.Connect()
 			if err != nil {
 				return cli.Usage(err)

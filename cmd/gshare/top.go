@@ -44,6 +44,9 @@ func topCommand() *cobra.Command {
 			if every < 50*time.Millisecond {
 				return cli.Usagef("--every: must be at least 50ms, got %v", every)
 			}
+			if times < 0 {
+				return cli.Usagef("--times: must not be negative, got %d", times)
+			}
 			if wanted, _ := cmd.Flags().GetBool(clusterFlag); wanted {
 				return t.watch(cmd.Context(), cmd.OutOrStdout(), every, times)
 			}

@@ -38,17 +38,17 @@ func (r Result) AcceptedPercent() float64 {
 	return 100 * float64(r.AcceptedSlices) / float64(r.OfferedSlices)
 }
 
-// Check returns an error if a field of the load is out of range.
+// Check returns an error if a field of the load is out of range. The error begins with gpus, load, requests or mix.
 func (l Load) Check() error {
 	switch {
 	case l.GPUs < 1:
-		return errors.New("there are no GPUs")
+		return errors.New("gpus: there are no GPUs")
 	case !(l.Offered > 0) || l.Offered > 1000:
-		return errors.New("the offered load is not positive, or beyond 1000")
+		return errors.New("load: is not positive, or beyond 1000")
 	case l.Requests < 4:
-		return errors.New("there are fewer than 4 requests")
+		return errors.New("requests: there are fewer than 4")
 	case len(l.Mix.demandsOn(l.Model)) == 0:
-		return errors.New("the mix asks for no profile of the GPU")
+		return errors.New("mix: it asks for no profile of the GPU")
 	}
 	return nil
 }

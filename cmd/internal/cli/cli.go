@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
@@ -17,8 +20,36 @@ import (
 // Root configures a program's root command so that errors print no usage text and invalid flags are usage errors, and returns it.
 func Root(cmd *cobra.Command) *cobra.Command {
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(flagError(err)) })
 	return cmd
+}
+
+// flagError returns an error of the parser of flags in the words of who typed them. It keeps the reasons that flags of gshare's own types give.
+func flagError(err error) error {
+	invalid := (*pflag.InvalidValueError)(nil)
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	flag, want := invalid.GetFlag(), ""
+	switch kind := flag.Value.Type(); {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("--%s: %.64q is out of range", flag.Name, invalid.GetValue())
+	case kind == "bool":
+		want = "true or false"
+	case kind == "duration":
+		want = "a duration with a unit, such as 500ms, 30s or 1h30m"
+	case strings.HasSuffix(kind, "Slice"):
+		want = "a list such as 1,2"
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "count"):
+		want = "a whole number"
+	case strings.HasPrefix(kind, "uint"):
+		want = "a whole number from 0 on"
+	case strings.HasPrefix(kind, "float"):
+		want = "a number"
+	default:
+		return fmt.Errorf("--%s: %w", flag.Name, errors.Unwrap(invalid))
+	}
+	return fmt.Errorf("--%s: %.64q is not %s", flag.Name, invalid.GetValue(), want)
 }
 
 // UntilSignal returns a context that ends at the next signal that asks a program to end: SIGINT, SIGTERM, or SIGHUP, which a program gets when its
@@ -34,7 +65,7 @@ func UntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 // Main runs a program's root command with a context that UntilSignal ends, prints the error on standard error, and exits with its exit code.
 func Main(cmd *cobra.Command) {
 	ctx, stop := UntilSignal(context.Background())
-	err := execute(ctx, cmd)
+	err := Execute(ctx, cmd)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), output.Text(err.Error()))
@@ -42,9 +73,9 @@ func Main(cmd *cobra.Command) {
 	}
 }
 
-// execute runs a root command. What cobra refuses before the function of a command runs, such as an unknown command or a flag that is required and
+// Execute runs a root command. What cobra refuses before the function of a command runs, such as an unknown command or a flag that is required and
 // missing, is a usage error.
-func execute(ctx context.Context, cmd *cobra.Command) error {
+func Execute(ctx context.Context, cmd *cobra.Command) error {
 	began := false
 	note(cmd, &began)
 	err := cmd.ExecuteContext(ctx)

@@ -49,7 +49,7 @@ func TestExitCodes(t *testing.T) {
 			cmd := Root(&cobra.Command{Use: "prog"})
 			cmd.AddCommand(sub, &cobra.Command{Use: "bare", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return nil }})
 			cmd.SetArgs(c.args)
-			if err := execute(t.Context(), cmd); err == nil || ExitCode(err) != c.code {
+			if err := Execute(t.Context(), cmd); err == nil || ExitCode(err) != c.code {
 				t.Errorf("code %d for %v, want %d", ExitCode(err), err, c.code)
 			}
 		})

@@ -3,8 +3,10 @@ package cut
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +78,7 @@ func (o *options) run() (pipeline.Layout, pipeline.Assignment, error) {
 	}
 	assignment, err := ranking.Assign(free, o.demand)
 	if err != nil {
-		return pipeline.Layout{}, pipeline.Assignment{}, err
+		return pipeline.Layout{}, pipeline.Assignment{}, ofFlag(err)
 	}
 	return ranking.Layout(assignment), assignment, nil
 }
@@ -91,6 +93,9 @@ func (o *options) read() (pipeline.Function, []pipeline.Slice, error) {
 		}
 		free = append(free, s)
 	}
+	if o.build == "" {
+		return pipeline.Function{}, nil, errors.New("--build is required")
+	}
 	text, err := os.ReadFile(o.build)
 	if err != nil {
 		return pipeline.Function{}, nil, fmt.Errorf("--build: %w", err)
@@ -100,7 +105,15 @@ func (o *options) read() (pipeline.Function, []pipeline.Slice, error) {
 		return pipeline.Function{}, nil, fmt.Errorf("--build: %s: %w", o.build, err)
 	}
 	f, err := b.Function(o.batch)
-	return f, free, err
+	return f, free, ofFlag(err)
+}
+
+// ofFlag returns an error about a field that a flag of the same name sets as a usage error that names the flag, and others as they are.
+func ofFlag(err error) error {
+	if field := (*share.FieldError)(nil); errors.As(err, &field) && slices.Contains([]string{"batch", "candidates", "rate", "slo"}, field.Field) {
+		return cli.Usagef("--%w", err)
+	}
+	return err
 }
 
 // parseSlice parses ID=PROFILE or ID=KIND:MEMORY.

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -70,6 +71,13 @@ func simulateBound() *simulation {
 func (b *boundSimulation) flags(f *pflag.FlagSet) {
 	b.clusterSimulation.flags(f)
 	f.IntVar(&b.tries, "tries", 50_000, "number of attempts to improve a few nodes for packed, and half as many for accepted")
+}
+
+func (b *boundSimulation) prepare() error {
+	if b.tries < 0 {
+		return fmt.Errorf("--tries: must not be negative, got %d", b.tries)
+	}
+	return b.clusterSimulation.prepare()
 }
 
 func (b *boundSimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {

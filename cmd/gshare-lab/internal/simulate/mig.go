@@ -62,7 +62,10 @@ func (m *migSimulation) prepare() (err error) {
 	if m.load.Mix, err = migchurn.MixNamed(m.mix); err != nil {
 		return fmt.Errorf("--mix: %w", err)
 	}
-	return m.load.Check()
+	if err := m.load.Check(); err != nil {
+		return fmt.Errorf("--%w", err)
+	}
+	return nil
 }
 
 func (m *migSimulation) run(_ context.Context, policy string, seed uint64) ([]report.Figure, error) {

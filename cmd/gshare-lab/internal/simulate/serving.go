@@ -106,6 +106,8 @@ func (s *servingSimulation) prepare() error {
 		return errors.New("--trace is required")
 	case s.profiles == "":
 		return errors.New("--profiles is required")
+	case s.gpus < 0 || s.gpus > 1024:
+		return fmt.Errorf("--gpus: %d is outside 0 to 1024", s.gpus)
 	case !(s.scale > 0 && s.scale <= 1e6):
 		return fmt.Errorf("--scale: %v is not above 0 and at most 1e6", s.scale)
 	case s.step < 0 || s.step > time.Hour:

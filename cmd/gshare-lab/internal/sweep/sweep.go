@@ -80,6 +80,11 @@ func (o *options) check() error {
 	case o.period < 5 || o.period > 1000:
 		return fmt.Errorf("--period %d: want 5 to 1000", o.period)
 	}
+	for name, most := range map[string]float64{"max-mean": o.maxMean, "max-p99": o.maxTails} {
+		if !(most >= 0 && most <= 1e6) { // NaN, too
+			return fmt.Errorf("--%s: %v is not between 0 and a million", name, most)
+		}
+	}
 	for i, b := range o.experiment.batches {
 		if b != i+1 {
 			return fmt.Errorf("--batches %v: want 1, 2 and so on", o.experiment.batches)
