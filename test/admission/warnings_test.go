@@ -21,7 +21,7 @@ func (c *cluster) testWarnings(t *testing.T) {
 		pod  *v1.Pod
 		want string
 	}{
-		{"mistyped", pod(says("isolaton", "mps")), "gshare.dev/isolaton: gshare does not read"},
+		{"mistyped", pod(says("isolaton", "mps")), "gshare.dev/isolaton (do you mean gshare.dev/isolation?): gshare does not read"},
 		{"no share", plain(says("mem", "1Gi")), "gshare.dev/mem: no effect"},
 		{"known", pod(says("isolation", "mps")), ""}, // at last, when the policy is in force
 	} {
