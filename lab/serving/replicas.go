@@ -67,9 +67,9 @@ type replica struct {
 	residency scaling.Residency
 	since     time.Duration // time up to which its reservation has been counted
 	busy      bool
-	began     time.Duration // when its request began
-	latency   time.Duration // expected latency of a request, as measured by the gateway
-	used      []span        // when it used the GPU, within the last quota window
+	began     time.Duration  // when its request began
+	times     batching.Times // of its requests, as measured by the gateway
+	used      []span         // when it used the GPU, within the last quota window
 }
 
 // span is a period in which a replica used the GPU.
@@ -260,7 +260,7 @@ func (p *replicated) load() batching.Load {
 		for _, i := range p.replicas {
 			if i.phase == pool.Ready && i.residency == r {
 				l.Replicas = append(l.Replicas, batching.Replica{
-					ID: int(i.id), Busy: i.busy, FreeAt: instant(i.began + i.latency), Latency: func(int) time.Duration { return i.latency },
+					ID: int(i.id), Busy: i.busy, FreeAt: instant(i.began + i.times.Mean(1)), Latency: func(int) time.Duration { return i.times.Mean(1) },
 				})
 			}
 		}
@@ -301,7 +301,7 @@ func (p *replicated) serve(i *replica, request int32) {
 	p.flying++
 	w.clock.schedule(from+r.Takes, func() {
 		w.record.answer(request, w.clock.now)
-		i.latency = batching.Expect(i.latency, w.clock.now-i.began) // as the gateway does
+		i.times.Add(1, w.clock.now-i.began, 1) // as the gateway does
 		i.busy = false
 		p.flying--
 		if i.phase == pool.Draining {

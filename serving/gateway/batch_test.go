@@ -469,32 +469,6 @@ func TestFirstByteCounts(t *testing.T) {
 	})
 }
 
-// TestLearnedLatency checks the expected latencies of batches of sizes that were not measured.
-func TestLearnedLatency(t *testing.T) {
-	var l batchLatency
-	if l.of(3) != 0 {
-		t.Errorf("nothing was measured: %v", l.of(3))
-	}
-	for range 100 {
-		l.add(2, 20*ms)
-		l.add(4, 40*ms)
-	}
-	for batch, want := range map[int]time.Duration{1: 20, 2: 20, 3: 20, 4: 40, 5: 40, 100: 40} {
-		if got := l.of(batch).Round(ms); got != want*ms {
-			t.Errorf("a batch of %d: %v, want %d ms", batch, got, want)
-		}
-	}
-	for range 10 {
-		l.add(4, 10*time.Second)
-	}
-	for range 1000 {
-		l.add(2, 20*ms)
-	}
-	if got := l.of(4); got > 50*ms {
-		t.Errorf("what was slow once is never tried again: %v", got)
-	}
-}
-
 // TestQueueTime checks that Server-Timing contains the time for which a request waited for a replica, without the time of the replica that answered its
 // batch, or of one that failed before.
 func TestQueueTime(t *testing.T) {

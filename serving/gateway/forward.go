@@ -49,7 +49,6 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 		upstream = e.gateway.upstreamGRPC
 	}
 	if e.rest != nil {
-		t.flight.stream = true
 		e.rest.start(e.cancel)
 		defer e.rest.Close()
 	}

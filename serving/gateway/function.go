@@ -146,7 +146,7 @@ func (f *function) enqueue(it *item, now time.Time) {
 	if len(f.items) == 0 && f.config.MaxBatch == 1 {
 		if r := firstIdle(f.replicas, it, now); r != nil { // as the queue would decide
 			it.of.count((*statistics).fly)
-			it.turn <- turn{replica: r, flight: r.begin(now, 1)}
+			it.turn <- turn{replica: r, flight: r.begin(now, it)}
 			return
 		}
 	}
@@ -255,7 +255,7 @@ func (f *function) dispatch() {
 // send gives a replica the first item and those that can be batched with it. The others go back into the queue.
 func (f *function) send(r *replica, now time.Time, items []*item) {
 	chosen, others := together(items, f.config.MaxBatch)
-	flown := r.begin(now, len(chosen))
+	flown := r.begin(now, chosen...)
 	for _, it := range chosen {
 		it.of.count((*statistics).fly)
 	}
@@ -301,9 +301,9 @@ func (f *function) batchingLoad(now time.Time) batching.Load {
 	l := batching.Load{Rate: f.rate.perSecond(now), Replicas: f.credits[:0]}
 	for i, r := range f.replicas {
 		avoided := f.isAvoided(r, now)
-		latency, ends := r.latency, r.predictEnds() // once per replica, since a method value allocates
+		latency, ends, spread := r.latency, r.predictEnds(now), r.spread(f.config.SLO) // once per replica, since a method value allocates
 		for credit := range min(r.Credits, len(ends)+f.queue.Len()+1) {
-			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: latency}
+			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: latency, Spread: spread}
 			switch {
 			case avoided:
 				b.Busy, b.FreeAt = true, r.avoid
@@ -338,12 +338,12 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 	if ok && !flown.stream {
 		f.hopeless, r.failures = time.Time{}, 0
 		if f.config.Protocol == OpenAI {
-			r.occupy(now.Sub(flown.began))
+			r.occupied.Add(1, now.Sub(flown.began), len(r.flights))
 		} else {
 			r.measured(flown.size, now.Sub(flown.began))
 		}
 	}
-	r.end(flown)
+	r.end(flown, now)
 	for _, it := range stayed(items) {
 		it.batch = nil
 		it.of.count(func(s *statistics) {
@@ -388,7 +388,7 @@ func blameFor(err error) blame {
 func (f *function) failed(r *replica, flown *flight, why blame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r.end(flown)
+	r.end(flown, time.Now())
 	if why != none {
 		r.avoidFrom(time.Now(), why == down)
 	}

@@ -15,23 +15,25 @@ import (
 // replica is a replica of a function with the requests that it has.
 type replica struct {
 	Replica
-	flights  []*flight       // the requests and batches that it has
-	ends     []time.Time     // memory for predictEnds
-	factor   float64         // ratio of measured to profiled latency; 0: not measured
-	learned  batchLatency    // latencies measured where there is no profile
-	occupied time.Duration   // how long a request keeps its credit, measured; only with the protocol OpenAI
-	avoid    time.Time       // it has failed and gets no requests until then
-	down     bool            // it has failed because it accepts no connections or answers nothing; else a request may have been the cause
-	failures int             // consecutive failures
-	others   bool            // another gateway owns it and sends it requests
-	drains   []chan struct{} // each is closed when the replica has no requests
+	flights      []*flight   // the requests and batches that it has
+	ends         []time.Time // what predictEnds returned, until predictAgain
+	predictAgain time.Time
+	predicted    batching.Ends   // memory for predictEnds
+	learned      batching.Times  // of batches or, with a profile, of multiples of what that says
+	occupied     batching.Times  // how long requests keep their credits; only with the protocol OpenAI, else as learned
+	streams      batching.Times  // how long streams keep their credits
+	avoid        time.Time       // it has failed and gets no requests until then
+	down         bool            // it has failed because it accepts no connections or answers nothing; else a request may have been the cause
+	failures     int             // consecutive failures
+	others       bool            // another gateway owns it and sends it requests
+	drains       []chan struct{} // each is closed when the replica has no requests
 }
 
 // flight is a request or batch that a replica has.
 type flight struct {
 	began  time.Time
 	size   int  // requests
-	stream bool // it lasts as long as its client likes, which says nothing about the latency of requests
+	stream bool // see demands
 }
 
 // servers are the replicas of a function.
@@ -145,24 +147,50 @@ func (r *replica) endDrains() {
 }
 
 // begin counts a request or batch that is given to the replica.
-func (r *replica) begin(now time.Time, size int) *flight {
-	flown := &flight{began: now, size: size}
+func (r *replica) begin(now time.Time, items ...*item) *flight {
+	flown := &flight{began: now, size: len(items), stream: items[0].asked.stream}
 	r.flights = append(r.flights, flown)
+	r.predictAgain = time.Time{}
 	return flown
 }
 
-// predictEnds returns when the replica is expected to have answered each of its requests, in ascending order. The next call reuses the memory.
-func (r *replica) predictEnds() []time.Time {
-	r.ends = r.ends[:0]
-	for _, f := range r.flights {
-		r.ends = append(r.ends, f.began.Add(max(r.latency(f.size), r.occupied)))
+// maxSampled bounds the requests for which predictEnds looks at how long they have been running: of more, each stands for several.
+const maxSampled = 16
+
+// predictEnds returns when the replica is expected to have answered the first, the second, ... of its requests. The prediction stays until a request
+// begins or ends, or a part of the time until the first end has passed. The next call reuses the memory.
+func (r *replica) predictEnds(now time.Time) []time.Time {
+	if len(r.flights) == 0 {
+		return nil
 	}
-	slices.SortFunc(r.ends, time.Time.Compare)
+	if now.Before(r.predictAgain) {
+		return r.ends
+	}
+	r.predicted.Reset()
+	each := (len(r.flights) + maxSampled - 1) / maxSampled
+	for i := 0; i < len(r.flights); i += each {
+		f, count := r.flights[i], min(each, len(r.flights)-i)
+		age := now.Sub(f.began)
+		switch {
+		case f.stream:
+			r.predicted.Add(&r.streams, r.streams.Mean(1), age, count)
+		case r.occupied.Mean(1) > 0:
+			r.predicted.Add(&r.occupied, r.occupied.Mean(1), age, count)
+		default:
+			r.predicted.Add(&r.learned, r.latency(f.size), age, count)
+		}
+	}
+	r.ends = r.predicted.AppendTo(r.ends[:0], now)
+	r.predictAgain = now.Add(r.ends[0].Sub(now) / 8)
 	return r.ends
 }
 
 // end counts the end of a request or batch of the replica.
-func (r *replica) end(flown *flight) {
+func (r *replica) end(flown *flight, now time.Time) {
+	r.predictAgain = time.Time{}
+	if flown.stream {
+		r.streams.Add(1, now.Sub(flown.began), len(r.flights))
+	}
 	if at := slices.Index(r.flights, flown); at >= 0 {
 		r.flights = slices.Delete(r.flights, at, at+1)
 	}
@@ -175,16 +203,32 @@ func (f *function) isAvoided(r *replica, now time.Time) bool {
 	return r.avoid.After(now) && (r.down || slices.ContainsFunc(f.replicas, func(r *replica) bool { return !r.avoid.After(now) }))
 }
 
-// Bounds of the factor by which profiled latencies are corrected.
-const minFactor, maxFactor = 0.5, 4
+// profiledUnit stands for the profiled latency of a batch in the times of a replica with a profile: what is learned is by how much all of it is wrong.
+const profiledUnit = time.Second
 
-// latency returns the expected latency of a batch.
+// Bounds of the factor by which profiled latencies are corrected. A profile has p99s, and what is learned are means.
+const minFactor, maxFactor = 0.1, 4
+
+// latency returns the expected mean latency of a batch.
 func (r *replica) latency(batch int) time.Duration {
 	profiled := r.profiled(batch)
 	if profiled == 0 {
-		return r.learned.of(batch)
+		return r.learned.Mean(batch)
 	}
-	return time.Duration(float64(profiled) * cmp.Or(r.factor, 1))
+	factor := 1.0
+	if learned := r.learned.Mean(1); learned > 0 {
+		factor = min(max(float64(learned)/float64(profiledUnit), minFactor), maxFactor)
+	}
+	return time.Duration(float64(profiled) * factor)
+}
+
+// missed is the part of the requests that may take longer than a request is expected to take at most. It is what overload costs: then all requests begin
+// just in time.
+const missed = 0.05
+
+// spread returns how long a request takes at most, of those that can be answered within the objective, as a multiple of the mean.
+func (r *replica) spread(objective time.Duration) float64 {
+	return r.learned.Longest(r.latency(1), missed, objective)
 }
 
 // profiled returns the latency of a batch according to the profile, or 0 if the profile does not have it.
@@ -198,49 +242,15 @@ func (r *replica) profiled(batch int) time.Duration {
 	return 0
 }
 
-// measured corrects the expected latency by the measured latency of one batch.
+// measured learns from the latency of one batch.
 func (r *replica) measured(batch int, took time.Duration) {
-	profiled := r.profiled(batch)
-	if profiled == 0 {
-		r.learned.add(batch, took)
-		return
-	}
-	r.factor = min(max(float64(batching.Expect(r.latency(batch), took))/float64(profiled), minFactor), maxFactor)
-}
-
-// occupy corrects how long a request is expected to keep its credit.
-func (r *replica) occupy(took time.Duration) { r.occupied = batching.Expect(r.occupied, took) }
-
-// batchLatency is the measured latency of batches of 1, 2, ... requests; 0 where none was measured.
-type batchLatency []time.Duration
-
-// of returns the expected latency of a batch: the longest that was measured for a batch of at most its size or, if there is none, that of the
-// smallest batch that was measured. So it never falls with the size. It is 0 if nothing was measured.
-func (l batchLatency) of(batch int) time.Duration {
-	var longest time.Duration
-	for i, d := range l {
-		if i >= batch && longest > 0 {
-			break
+	if profiled := r.profiled(batch); profiled > 0 {
+		if r.learned.Mean(1) == 0 {
+			r.learned.Add(1, profiledUnit, 1)
 		}
-		longest = max(longest, d)
+		batch, took = 1, time.Duration(float64(took)/float64(profiled)*float64(profiledUnit))
 	}
-	return longest
-}
-
-// forgetWeight is by which part the latencies of larger batches approach that of a smaller one that turns out to be faster. Without it, a size that
-// was slow once would never be tried again.
-const forgetWeight = 0.01
-
-func (l *batchLatency) add(batch int, took time.Duration) {
-	for len(*l) < batch {
-		*l = append(*l, 0)
-	}
-	(*l)[batch-1] = batching.Expect((*l)[batch-1], took)
-	for i, larger := range (*l)[batch:] {
-		if larger > took {
-			(*l)[batch+i] = larger - time.Duration(forgetWeight*float64(larger-took))
-		}
-	}
+	r.learned.Add(batch, took, len(r.flights))
 }
 
 // Shortest and longest time for which a failed replica gets no requests.

@@ -104,7 +104,7 @@ func (e *exchange) serve() {
 		e.reject(refused)
 		return
 	}
-	d.timeout = cmp.Or(d.timeout, said)
+	d.timeout, d.stream = cmp.Or(d.timeout, said), e.rest != nil
 	it, refused := e.function.admit(p, d, e.start, e.spent)
 	if refused.status != 0 {
 		e.refuse(refused)

@@ -66,7 +66,8 @@ type Replica struct {
 	Busy     bool                          // cannot run another batch now
 	FreeAt   time.Time                     // when a busy replica is expected to become free; if that is past, it is expected to at once
 	MaxBatch int                           // Config.MaxBatch if 0
-	Latency  func(batch int) time.Duration // Config.Latency if nil
+	Latency  func(batch int) time.Duration // Config.Latency if nil; the mean if latencies vary
+	Spread   float64                       // a high quantile of latencies, as a multiple of Latency; 1 if less
 }
 
 // Load is the state of a deployment's replicas and its expected arrival rate, on which a batching decision depends.
@@ -89,9 +90,27 @@ func (q *Queue) latency(r *Replica, batch int) time.Duration {
 	return q.config.Latency(batch)
 }
 
+// longest returns how long a batch with the first waiting request is expected to take at most. If nothing else waits, that is its mean: the request may
+// be late rather than leave a replica idle.
+func (q *Queue) longest(r *Replica, batch int) time.Duration {
+	takes := q.latency(r, batch)
+	if q.Len() == 1 {
+		return takes
+	}
+	return r.atMost(takes)
+}
+
+// atMost returns how long what takes the given time on average takes at most.
+func (r *Replica) atMost(takes time.Duration) time.Duration {
+	if r.Spread <= 1 {
+		return takes
+	}
+	return time.Duration(r.Spread * float64(takes))
+}
+
 // Add queues a request, or refuses it and returns false. A request is refused if it is predicted to miss its deadline even in a batch of
-// its own on the fastest replica, after the requests with earlier deadlines have run in full batches on all replicas. Requests need
-// different IDs.
+// its own on the fastest replica, after the requests with earlier deadlines have run in full batches on all replicas. Those count with their mean
+// latency, since their sum is close to that of the means, and the request itself with a high quantile. Requests need different IDs.
 func (q *Queue) Add(r Request, now time.Time, load Load) bool {
 	if q.PredictFinish(r, now, load).Add(q.config.Margin).After(r.Deadline) {
 		return false
@@ -106,20 +125,26 @@ func (q *Queue) PredictFinish(r Request, now time.Time, load Load) time.Time {
 	if len(replicas) == 0 {
 		replicas = []Replica{{}}
 	}
-	return now.Add(q.predictWait(q.tree.before(&r), now, replicas) + q.fastest(replicas))
+	wait := q.predictWait(q.tree.before(&r), now, replicas)
+	latency, longest := q.fastest(replicas)
+	if wait == 0 && q.Len() == 0 {
+		return now.Add(latency)
+	}
+	return now.Add(wait + longest)
 }
 
 // Remove removes a queued request, for example because its client has gone, and reports whether it was queued. r needs the Deadline and the
 // ID with which the request was added.
 func (q *Queue) Remove(r Request) bool { return q.tree.remove(&r) }
 
-// fastest returns the shortest latency of a single request.
-func (q *Queue) fastest(replicas []Replica) time.Duration {
-	shortest := time.Duration(math.MaxInt64)
+// fastest returns the shortest latency of a single request, and the shortest time that one is expected to take at most.
+func (q *Queue) fastest(replicas []Replica) (latency, longest time.Duration) {
+	latency, longest = math.MaxInt64, math.MaxInt64
 	for i := range replicas {
-		shortest = min(shortest, q.latency(&replicas[i], 1))
+		own := q.latency(&replicas[i], 1)
+		latency, longest = min(latency, own), min(longest, replicas[i].atMost(own))
 	}
-	return shortest
+	return latency, longest
 }
 
 // predictWait returns the predicted time until a request with n queued requests before it starts, if these run in full batches on
@@ -181,8 +206,14 @@ func (q *Queue) Decide(now time.Time, load Load) Decision {
 	if len(replicas) == 0 {
 		replicas = []Replica{{Busy: true}}
 	}
-	fastest := q.fastest(replicas)
-	d := Decision{Refused: q.removeLate(nil, now, func(int) time.Duration { return fastest }, 1)}
+	latency, longest := q.fastest(replicas)
+	fastest := func(int) time.Duration {
+		if q.Len() == 1 {
+			return latency
+		}
+		return longest
+	}
+	d := Decision{Refused: q.removeLate(nil, now, fastest, 1)}
 	if q.Len() == 0 {
 		return d
 	}
@@ -199,22 +230,23 @@ func (q *Queue) Decide(now time.Time, load Load) Decision {
 			}
 			return d
 		}
-		d.Wake = q.latestStart(fastest).Add(time.Nanosecond) // if the head is still queued then, it is refused
+		d.Wake = q.latestStart(fastest(1)).Add(time.Nanosecond) // if the head is still queued then, it is refused
 		return d
 	}
-	latency, most := func(batch int) time.Duration { return q.latency(idle, batch) }, q.maxBatch(idle)
+	most := q.maxBatch(idle)
+	atMost := func(batch int) time.Duration { return q.longest(idle, batch) }
 	if q.Len() > most {
-		d.Refused = q.removeLate(d.Refused, now, latency, most)
+		d.Refused = q.removeLate(d.Refused, now, atMost, most)
 	}
 	if q.Len() == 0 {
 		return d
 	}
 	size := min(q.Len(), most)
-	for size > 1 && q.latestStart(latency(size)).Before(now) {
+	for size > 1 && q.latestStart(atMost(size)).Before(now) {
 		size--
 	}
-	if must := q.latestStart(latency(min(q.Len()+1, most))); size < most && now.Before(must) {
-		if until := q.waitUntil(now, must, latency, load.Rate); now.Before(until) {
+	if must := q.latestStart(atMost(min(q.Len()+1, most))); size < most && now.Before(must) {
+		if until := q.waitUntil(now, must, func(batch int) time.Duration { return q.latency(idle, batch) }, load.Rate); now.Before(until) {
 			d.Wake = until
 			return d
 		}
@@ -230,7 +262,7 @@ func (q *Queue) Decide(now time.Time, load Load) Decision {
 // chooseIdle returns the first idle replica that answers the first queued request in time, or nil.
 func (q *Queue) chooseIdle(now time.Time, replicas []Replica) *Replica {
 	for i := range replicas {
-		if r := &replicas[i]; !r.Busy && !q.latestStart(q.latency(r, 1)).Before(now) {
+		if r := &replicas[i]; !r.Busy && !q.latestStart(q.longest(r, 1)).Before(now) {
 			return r
 		}
 	}
@@ -260,7 +292,7 @@ func (q *Queue) chooseForLater(now time.Time, replicas []Replica) (*Replica, int
 
 // startingNow returns a request that sorts before exactly those requests that r answers in time in a batch of the given size started now.
 func (q *Queue) startingNow(now time.Time, r *Replica, size int) Request {
-	return Request{Deadline: now.Add(q.latency(r, size) + q.config.Margin)}
+	return Request{Deadline: now.Add(q.longest(r, size) + q.config.Margin)}
 }
 
 // removeLate removes the requests at the head of the queue that would miss their deadlines if they started now in a batch of the given size,
