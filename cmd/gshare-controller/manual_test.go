@@ -4,7 +4,13 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli/manual"
+	"github.com/gshare-dev/gshare/cmd/internal/cli/wrong"
 )
 
 // TestManual: docs/cli.md describes the commands and flags of gshare-controller as they are.
 func TestManual(t *testing.T) { manual.Check(t, command()) }
+
+// TestWrongValues: what no flag can be is answered with exit code 2 and without errors for programmers.
+func TestWrongValues(t *testing.T) {
+	wrong.Program{Root: command, ParserOnly: true}.Try(t)
+}

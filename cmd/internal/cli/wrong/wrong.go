@@ -26,6 +26,9 @@ type Program struct {
 	// Commands that need none may be missing.
 	Lines map[string][]string
 
+	// ParserOnly limits the values to those that the parser of the command line refuses, for programs that begin work with any others.
+	ParserOnly bool
+
 	// Taken has flags for which a value of a kind is right, as "command --flag kind", and why.
 	Taken map[string]string
 }
@@ -78,13 +81,20 @@ func (p Program) Try(t *testing.T) {
 	each(p.Root(), func(cmd *cobra.Command) {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 		line := slices.Concat(strings.Fields(path), p.Lines[path])
-		if err := p.run(line); err != nil && cli.ExitCode(err) == 2 {
+		kinds := []map[string][]value{unparsed, meaningless}
+		if p.ParserOnly {
+			kinds = kinds[:1]
+		} else if err := p.run(line); err != nil && cli.ExitCode(err) == 2 {
 			t.Errorf("%v is refused by itself: %v", line, err)
 			return
 		}
 		flags := slices.Concat(flagsOf(cmd.Flags()), flagsOf(cmd.InheritedFlags()))
 		for _, f := range flags {
-			for _, v := range slices.Concat(unparsed[typeOf(f)], meaningless[typeOf(f)]) {
+			var values []value
+			for _, of := range kinds {
+				values = append(values, of[typeOf(f)]...)
+			}
+			for _, v := range values {
 				if typeOf(f) == "string" && !fileFlag.MatchString(f.Usage) || v.text == "" && f.Value.Type() == "intSlice" {
 					continue
 				}
@@ -104,6 +114,9 @@ func (p Program) Try(t *testing.T) {
 	})
 	for key := range unused {
 		t.Errorf("%q is no flag and kind of value that are tried", key)
+	}
+	if tried == 0 {
+		t.Error("no values are tried")
 	}
 	t.Logf("%d wrong values", tried)
 }
