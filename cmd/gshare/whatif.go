@@ -21,7 +21,6 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
-	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
@@ -104,7 +103,7 @@ func whatifCommand() *cobra.Command {
 	f.StringSliceVar(&w.profiles, "profiles", nil, "files of GPUProfiles, whose recommended shares count as the need of containers with the same image")
 	f.Int64Var(&w.options.GPUMemory, "gpu-memory", 81920, "memory in MiB of GPUs on nodes without the label nvidia.com/gpu.memory")
 	f.BoolVar(&w.options.WholeGPUs, "whole-gpus", false, "GPUs of nodes without labels are whole, not time slices")
-	f.BoolVar(&w.mixTenants, "mix-tenants", false, "let pods of different namespaces share a GPU")
+	f.BoolVar(&w.mixTenants, "mix-tenants", false, "assume that pods of different namespaces may share a GPU on all nodes, not only on those with tenancy: mixed")
 	f.BoolVar(&w.rebalance, "rebalance", false, "list the pods that could be moved to free whole GPUs or to let waiting pods fit")
 	f.BoolVar(&w.agreed, "agreed", false, "with --rebalance: move only pods that agreed, not those that neither agreed nor refused")
 	f.IntVar(&w.moves, "moves", 100, "with --rebalance: maximum number of pods to move")
@@ -124,6 +123,8 @@ func (w *whatifRun) check() (err error) {
 		return errors.New("--usage: --rebalance goes by the shares that pods have")
 	case len(w.profiles) > 0 && w.rebalance:
 		return errors.New("--profiles: --rebalance goes by the shares that pods have")
+	case w.mixTenants && w.rebalance:
+		return errors.New("--mix-tenants: --rebalance goes by the tenancy that nodes have")
 	case w.moves < 1:
 		return fmt.Errorf("--moves: must be positive, got %d", w.moves)
 	case w.options.GPUMemory < 1:
@@ -175,10 +176,13 @@ func (w *whatifRun) compare(ctx context.Context, client kubernetes.Interface) (*
 	if err != nil {
 		return nil, err
 	}
-	rules := packing.NewRules(packing.Slots)
-	rules.MixTenants = w.mixTenants
+	for _, n := range cluster.Nodes {
+		for i := range n.Slices {
+			n.Slices[i].MixTenants = n.Slices[i].MixTenants || w.mixTenants
+		}
+	}
 	c := &comparison{Assumed: w.options.Assume.String(), Notes: cluster.Notes, Unknown: append([]string{}, cluster.Unknown...)}
-	c.Rows = whatif.Compare(cluster.Nodes, cluster.Pods, rules)
+	c.Rows = whatif.Compare(cluster.Nodes, cluster.Pods)
 	c.Total = whatif.Total(c.Rows)
 	return c, nil
 }

@@ -68,9 +68,7 @@ func (w *whatifRun) showMoves(ctx context.Context, client kubernetes.Interface, 
 }
 
 func (w *whatifRun) readView(ctx context.Context, client kubernetes.Interface) (*rebalanceview.View, error) {
-	o := rebalanceview.Objects{
-		Rules: kube.Rules{GammaPercent: packing.DefaultGamma / 10, MixTenants: w.mixTenants}, Scheduler: kube.SchedulerName,
-	}
+	o := rebalanceview.Objects{Scheduler: kube.SchedulerName}
 	if !w.agreed {
 		wanted := w.options.Namespaces
 		o.Willing = func(namespace string) bool { return len(wanted) == 0 || slices.Contains(wanted, namespace) }

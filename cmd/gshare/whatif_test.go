@@ -184,6 +184,7 @@ func TestWhatifUsageErrors(t *testing.T) {
 		"moves":                {[]string{"--kubeconfig", server, "--rebalance", "--moves", "0"}, "--moves"},
 		"chart nowhere":        {[]string{"--kubeconfig", server, "--plot", "/nowhere/x.svg"}, "--plot: stat /nowhere"},
 		"chart of moves":       {[]string{"--kubeconfig", server, "--rebalance", "--plot", "x.svg"}, "--plot"},
+		"moves, mixed":         {[]string{"--kubeconfig", server, "--rebalance", "--mix-tenants"}, "tenancy that nodes have"},
 		"moves by usage":       {[]string{"--kubeconfig", server, "--rebalance", "--usage", "x.csv"}, "shares that pods have"},
 		"moves by profiles":    {[]string{"--kubeconfig", server, "--rebalance", "--profiles", "x.yaml"}, "shares that pods have"},
 	} {

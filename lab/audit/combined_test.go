@@ -85,15 +85,11 @@ func newMixedWorld(t *testing.T, seed uint64) *mixedWorld {
 		w.node(fmt.Sprint("n", n), list...)
 		w.nodes[n].Status.Allocatable[kube.ResourceSMTime] = resource.MustParse("100000000") // of class swap more than there is may be promised
 		w.nodes[n].Status.Allocatable[kube.ResourceMemory] = resource.MustParse("100000000")
-		b := grant.NewBook(grant.Config{Node: w.nodes[n].Name, Rules: w.rules()})
+		b := grant.NewBook(w.nodes[n].Name)
 		b.SetSlices(grant.Slices{All: w.slicesOf(n)})
 		w.books[w.nodes[n].Name] = b
 	}
 	return w
-}
-
-func (w *mixedWorld) rules() kube.Rules {
-	return kube.Rules{GammaPercent: w.options.GammaPercent, MixTenants: w.options.MixTenants}
 }
 
 func (w *mixedWorld) slicesOf(node int) []packing.Slice {
@@ -101,6 +97,9 @@ func (w *mixedWorld) slicesOf(node int) []packing.Slice {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	rules := kube.DefaultRules()
+	rules.GammaPercent, rules.MixTenants = w.options.GammaPercent, w.options.MixTenants
+	inventory.Rules = &rules
 	return nodeview.Slices(inventory)
 }
 
@@ -110,7 +109,7 @@ func (w *mixedWorld) place(pod *v1.Pod, asked *packing.Pod) (best *packing.Node,
 	if pod.Spec.SchedulerName == rectangleScheduler {
 		model = packing.Rectangles
 	}
-	packer := packing.Packer{Rules: nodeview.Rules(model, w.rules()), Ranker: []packing.Ranker{
+	packer := packing.Packer{Rules: packing.NewRules(model), Ranker: []packing.Ranker{
 		packing.Balance{Demand: &packing.Demand{}}, packing.DiluWeights, packing.BestArea{},
 	}[w.random.IntN(3)]}
 	var bestRank packing.Rank

@@ -102,7 +102,7 @@ func newMoving(t *testing.T, seed uint64) *moving {
 			c.pods = c.pods[:len(c.pods)-1]
 		}
 	}
-	o := rebalanceview.Objects{Rules: kube.Rules{GammaPercent: 150}, Scheduler: kube.SchedulerName}
+	o := rebalanceview.Objects{Scheduler: kube.SchedulerName}
 	for i := range c.nodes {
 		o.Nodes = append(o.Nodes, &c.nodes[i])
 	}

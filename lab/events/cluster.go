@@ -53,17 +53,15 @@ type booking struct {
 }
 
 func newCluster(cfg Config, p Policy) *cluster {
-	rules := packing.NewRules(packing.Slots)
-	rules.Gamma = cfg.Gamma
 	p.cuts = p.cuts && !cfg.Whole
 	c := &cluster{
-		policy: p, packer: packing.Packer{Rules: rules, Ranker: p.ranker(&packing.Demand{})}, seen: newLearner(),
+		policy: p, packer: packing.Packer{Rules: packing.NewRules(packing.Slots), Ranker: p.ranker(&packing.Demand{})}, seen: newLearner(),
 		booked: make([][]booking, cfg.Nodes), where: map[string][]int{}, running: map[string]Instance{},
 	}
 	for i := range cfg.GPUsPerNode {
 		c.slices = append(c.slices, packing.Slice{
 			ID: packing.SliceID(fmt.Sprint(i)), Device: fmt.Sprint(i), Memory: cfg.Memory, Healthy: true,
-			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic}, MaxShares: int(share.Whole),
+			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic}, MaxShares: int(share.Whole), Gamma: cfg.Gamma,
 		})
 	}
 	c.fleet = packing.NewFleet(c.packer, cfg.Nodes)

@@ -42,17 +42,15 @@ func newShareSimulation(in *Input, c *clock, r *record, p sharePolicy) (*shareSi
 	if err := in.validateShares(); err != nil {
 		return nil, err
 	}
-	rules := packing.NewRules(packing.Slots)
-	rules.MixTenants = true
 	w := &shareSimulation{
 		clock: c, record: r, policy: p, meter: usageMeter{until: in.Until}, changed: true,
-		packer: packing.Packer{Rules: rules, Ranker: packing.DiluWeights},
+		packer: packing.Packer{Rules: packing.NewRules(packing.Slots), Ranker: packing.DiluWeights},
 	}
 	for i := range in.GPUs {
 		w.gpus = append(w.gpus, &gpu{clock: c, meter: &w.meter})
 		w.slices = append(w.slices, packing.Slice{
 			ID: packing.SliceID(fmt.Sprint(i)), Device: fmt.Sprint(i), Memory: in.GPUMemory, Healthy: true,
-			Classes: []share.Isolation{share.MPS, share.Elastic}, MaxShares: 48, // below the maximum number of MPS clients
+			Classes: []share.Isolation{share.MPS, share.Elastic}, MixTenants: true, MaxShares: 48, // below the maximum number of MPS clients
 		})
 	}
 	for i := range in.Functions {

@@ -27,7 +27,7 @@ func TestInBurst(t *testing.T) {
 		"the clock was set back": {map[types.UID]time.Duration{"a": -time.Hour}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &grantStore{book: grant.NewBook(grant.Config{})}
+			g := &grantStore{book: grant.NewBook("")}
 			for uid, age := range test.ages {
 				g.book.Restore(grant.Grant{Owner: grant.Owner{UID: uid, Container: "main"}, Since: now.Add(-age)})
 			}

@@ -32,7 +32,7 @@ type grantStore struct {
 
 func newGrantStore(c config.Configuration) *grantStore {
 	return &grantStore{
-		book:    grant.NewBook(grant.Config{Node: c.Kubernetes.NodeName, Rules: c.Rules()}),
+		book:    grant.NewBook(c.Kubernetes.NodeName),
 		pending: map[string]bool{}, services: map[string]*service{}, enforced: map[string]residency.Level{},
 		parked: map[string]parkedState{}, restored: map[string]bool{}, freed: make(chan struct{}),
 	}

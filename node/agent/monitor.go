@@ -121,7 +121,7 @@ func (m *deviceMonitor) updateInventory(
 		for _, s := range m.inventory.OfClaims() {
 			claims[s.ID] = true
 		}
-		return grant.Slices{All: m.inventory.Packing(), Used: m.used, Claims: claims, Kept: m.inventory.Kept()}
+		return grant.Slices{All: m.inventory.Packing(m.Config.Rules()), Used: m.used, Claims: claims, Kept: m.inventory.Kept()}
 	})
 	if !reflect.DeepEqual(before.OfClaims(), m.inventory.OfClaims()) {
 		broadcast(&m.offersChanged)

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
@@ -25,11 +24,8 @@ func keyedPod(uid, namespace, slice, key string) *v1.Pod {
 // instanceBook is of a node with a GPU of two MIG instances, A and B, and another GPU, C. Namespaces may share slices.
 func instanceBook() *Book {
 	b := newBook("A", "B", "C")
-	b.config.Rules.MixTenants = true
-	for _, m := range []packing.Model{packing.Slots, packing.Rectangles} {
-		rules := b.rules[m]
-		rules.MixTenants = true
-		b.rules[m] = rules
+	for i := range b.slices.All {
+		b.slices.All[i].MixTenants = true
 	}
 	for i := range 2 {
 		b.slices.All[i].Device, b.slices.All[i].Profile = "A", "1g.10gb"

@@ -15,16 +15,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Config configures a Book. Its bounds must equal those of the scheduler.
-type Config struct {
-	Node  string     // name of this node
-	Rules kube.Rules // as the node's inventory publishes them
-}
-
 // Book holds the grants of one node (the shares that containers have), and decides whether a further share fits beside them. It is not safe
 // for concurrent use.
 type Book struct {
-	config Config
+	node   string // name of this node
 	rules  map[packing.Model]packing.Rules
 	slices Slices
 	grants map[string]Grant // by ID
@@ -41,11 +35,11 @@ type Slices struct {
 	Kept map[string]share.Bytes
 }
 
-// NewBook returns a Book without slices and grants.
-func NewBook(c Config) *Book {
-	b := &Book{config: c, rules: map[packing.Model]packing.Rules{}, grants: map[string]Grant{}}
+// NewBook returns a Book of the named node, without slices and grants.
+func NewBook(node string) *Book {
+	b := &Book{node: node, rules: map[packing.Model]packing.Rules{}, grants: map[string]Grant{}}
 	for _, m := range []packing.Model{packing.Slots, packing.Rectangles} {
-		b.rules[m] = nodeview.Rules(m, c.Rules)
+		b.rules[m] = packing.NewRules(m)
 	}
 	return b
 }
@@ -88,7 +82,7 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 		return Grant{}, false, Ambiguous("the kubelet has given a ticket of %v a second time, while a container of pod %s holds it",
 			c.Tickets, other.UID)
 	}
-	g, refusal := c.grantOf(b.config.Node)
+	g, refusal := c.grantOf(b.node)
 	if has {
 		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs) || !slices.Equal(g.Weights, held.Weights) ||
 			g.AntiAffinity != held.AntiAffinity, nil

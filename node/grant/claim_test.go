@@ -47,9 +47,12 @@ func TestClaimsFit(t *testing.T) {
 		}(), UnsafePod},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBook(Config{Node: "n", Rules: kube.Rules{GammaPercent: 150, MixTenants: true}})
+			b := NewBook("n")
 			slices := newBook("A", "B").slices
 			slices.Claims = test.claims
+			for i := range slices.All {
+				slices.All[i].MixTenants = true
+			}
 			b.SetSlices(slices)
 			first := ofClaim("p", "A", 240, 20<<30)
 			for range 2 {

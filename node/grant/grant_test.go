@@ -22,7 +22,7 @@ import (
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newBook(slices ...string) *Book {
-	b := NewBook(Config{Node: "n", Rules: kube.Rules{GammaPercent: 150}})
+	b := NewBook("n")
 	var list []packing.Slice
 	for _, id := range slices {
 		list = append(list, packing.Slice{
@@ -221,11 +221,7 @@ func TestClasses(t *testing.T) {
 func TestTenants(t *testing.T) {
 	for _, mixed := range []bool{false, true} {
 		b := newBook("A")
-		for _, m := range []packing.Model{packing.Slots} {
-			rules := b.rules[m]
-			rules.MixTenants = mixed
-			b.rules[m] = rules
-		}
+		b.slices.All[0].MixTenants = mixed
 		if _, _, refusal := b.Admit(claim(podOf("p", "A", 10, 10), "g0-0"), start); refusal != nil {
 			t.Fatal(refusal)
 		}

@@ -300,9 +300,11 @@ func (inv Inventory) AllUnhealthy(why kube.Reason) kube.Inventory {
 }
 
 // Packing returns the slices in the form in which the agent uses them to admit bound pods. Cordoned slices count as healthy, since they
-// still take pods that were bound before.
-func (inv Inventory) Packing() []packing.Slice {
-	out := nodeview.Slices(inv.inForm(func(Slice) bool { return true }))
+// still take pods that were bound before. The rules are those of the configuration.
+func (inv Inventory) Packing(rules kube.Rules) []packing.Slice {
+	all := inv.inForm(func(Slice) bool { return true })
+	all.Rules = &rules
+	out := nodeview.Slices(all)
 	for i, s := range inv.slices {
 		out[i].Healthy = s.Fault == ""
 	}

@@ -159,8 +159,8 @@ func TestClosed(t *testing.T) {
 	c := config
 	c.Cordoned = []string{"a"}
 	inv := Inventory{}.Update(c, []gpu.Device{whole("a")}, Holders{Bound: true})
-	if inv.Published().Slices[0].Healthy || !inv.Packing()[0].Healthy {
-		t.Errorf("published %v, own %v; want closed to others only", inv.Published().Slices[0].Healthy, inv.Packing()[0].Healthy)
+	if inv.Published().Slices[0].Healthy || !inv.Packing(kube.DefaultRules())[0].Healthy {
+		t.Errorf("published %v, own %v; want closed to others only", inv.Published().Slices[0].Healthy, inv.Packing(kube.DefaultRules())[0].Healthy)
 	}
 }
 
@@ -287,8 +287,8 @@ func TestInterfaces(t *testing.T) {
 			if got := strings.Join(ids(Inventory{inv.OfClaims()}), ", "); got != test.claims || strings.Join(plugins, ", ") != test.plugins {
 				t.Errorf("claims %q, device plugin %q; want %q and %q", got, plugins, test.claims, test.plugins)
 			}
-			if len(inv.Packing()) != len(devices) || len(inv.Tickets()) != len(plugins) {
-				t.Errorf("%d slices are admitted by, %d have tickets", len(inv.Packing()), len(inv.Tickets()))
+			if len(inv.Packing(kube.DefaultRules())) != len(devices) || len(inv.Tickets()) != len(plugins) {
+				t.Errorf("%d slices are admitted by, %d have tickets", len(inv.Packing(kube.DefaultRules())), len(inv.Tickets()))
 			}
 		})
 	}

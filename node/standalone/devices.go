@@ -21,8 +21,7 @@ type deviceSet struct {
 
 // newDeviceSet returns the devices of the machine that the configuration lists, or all of them. It returns an error if there is none.
 func newDeviceSet(o *Options) (*deviceSet, error) {
-	rules := nodeview.Rules(packing.Slots, o.Config.Rules())
-	d := &deviceSet{Options: o, packer: packing.Packer{Rules: rules, Ranker: packing.Balance{Demand: &packing.Demand{}}}}
+	d := &deviceSet{Options: o, packer: packing.Packer{Rules: packing.NewRules(packing.Slots), Ranker: packing.Balance{Demand: &packing.Demand{}}}}
 	var list []packing.Slice
 	found := 0
 	for _, device := range o.Devices {
@@ -72,7 +71,7 @@ func (d *deviceSet) sliceOf(device gpu.Device, i gpu.Instance) packing.Slice {
 	return packing.Slice{
 		Locality: where, ID: packing.SliceID(i.UUID), Device: device.UUID, Model: device.Model, Profile: i.Profile, SMs: i.SMs,
 		Memory: gpu.MemoryForShares(i.Memory, share.Bytes(*d.Config.ContextReserveMiB)*share.MiB, classes), Classes: classes,
-		Healthy: true, Reserve: *d.Config.ReservePerMille, MaxShares: d.Config.MaxShares,
+		Healthy: true, Reserve: *d.Config.ReservePerMille, MaxShares: d.Config.MaxShares, Gamma: *d.Config.GammaPercent * 10, MixTenants: d.Config.Rules().MixTenants,
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -73,7 +72,7 @@ func (p Plugin) NodeRules() kube.Rules {
 }
 
 // Rules returns the rules by which the plugin admits shares to a slice.
-func (p Plugin) Rules() packing.Rules { return nodeview.Rules(p.Model, p.NodeRules()) }
+func (p Plugin) Rules() packing.Rules { return packing.NewRules(p.Model) }
 
 // configureSlotPacking returns the default plugin, which counts SMs and divides time: shares fit on a slice exactly when their slot table
 // fits the window.

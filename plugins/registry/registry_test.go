@@ -19,18 +19,14 @@ func TestLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		plugin, args string
 		model        packing.Model
-		gamma        int64
-		mix          bool
 		ranker       packing.Ranker
 		affinity     bool
 	}{
-		"slots":                {SlotPacking, "", packing.Slots, 1500, false, balance(packing.AllTerms), false},
-		"slots, a term off":    {SlotPacking, "balance: {scarcity: false}", packing.Slots, 1500, false, balance(without), false},
-		"slots, gamma":         {SlotPacking, "{gammaPercent: 120, tenancy: mixed}", packing.Slots, 1200, true, balance(packing.AllTerms), false},
-		"rectangles":           {RectanglePacking, "", packing.Rectangles, 1500, false, packing.BestArea{}, false},
-		"rectangles, gamma":    {RectanglePacking, "gammaPercent: 200", packing.Rectangles, 2000, false, packing.BestArea{}, false},
-		"complementary":        {ComplementaryPacking, "", packing.Slots, 1500, false, packing.DiluWeights, true},
-		"complementary, alpha": {ComplementaryPacking, "alphaPercent: 75", packing.Slots, 1500, false, packing.Complementary{Alpha: 750, Beta: 250}, true},
+		"slots":                {SlotPacking, "", packing.Slots, balance(packing.AllTerms), false},
+		"slots, a term off":    {SlotPacking, "balance: {scarcity: false}", packing.Slots, balance(without), false},
+		"rectangles":           {RectanglePacking, "", packing.Rectangles, packing.BestArea{}, false},
+		"complementary":        {ComplementaryPacking, "", packing.Slots, packing.DiluWeights, true},
+		"complementary, alpha": {ComplementaryPacking, "alphaPercent: 75", packing.Slots, packing.Complementary{Alpha: 750, Beta: 250}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var args runtime.Object
@@ -41,8 +37,7 @@ func TestLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rules := p.Rules()
-			if p.Name != c.plugin || rules.Model != c.model || rules.Gamma != c.gamma || rules.MixTenants != c.mix || p.Affinity != c.affinity {
+			if p.Name != c.plugin || p.Rules().Model != c.model || p.Affinity != c.affinity {
 				t.Errorf("got %+v", p)
 			}
 			if diff := cmp.Diff(c.ranker, p.Ranker(demand), cmp.AllowUnexported(packing.Demand{})); diff != "" {

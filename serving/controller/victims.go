@@ -97,9 +97,6 @@ func (s *search) fits(node *v1.Node, model kube.FitModel, without map[types.UID]
 		return false
 	}
 	packer := packing.Packer{Rules: packing.NewRules(packing.Model(model)), Ranker: unranked{}}
-	if inventory.Rules != nil {
-		packer.Rules = nodeview.Rules(packing.Model(model), *inventory.Rules)
-	}
 	free := node.Status.Allocatable
 	cpu, ram := packing.MilliCPU(free.Cpu().MilliValue()), share.Bytes(free.Memory().Value())
 	state := nodeview.OccupancyBuilder{

@@ -56,7 +56,7 @@ func windowOf(nodes []v1.Node, measuredOn *api.ProfileFingerprint) time.Duration
 			continue // the scheduler reports an inventory that cannot be read
 		}
 		if slices.ContainsFunc(inventory.Slices, func(s kube.Slice) bool { return measuredOn == nil || s.Model == measuredOn.Model }) {
-			longest = max(longest, inventory.Window())
+			longest = max(longest, inventory.RulesOrDefault().Window.Duration)
 		}
 	}
 	return cmp.Or(longest, kube.DefaultWindow)

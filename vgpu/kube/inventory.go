@@ -24,27 +24,32 @@ const (
 
 // Inventory lists the slices that a node offers for shares, as its agent publishes them in the annotation gshare.dev/inventory.
 type Inventory struct {
-	Rules  *Rules // by which the agent admits shares; nil if the agent does not publish them
+	Rules  *Rules // as the agent publishes them; nil if it is of a version that does not, see RulesOrDefault
 	Slices []Slice
 }
 
-// Rules are the settings by which a node agent admits shares and divides time, or those that a scheduler profile assumes nodes to have.
-// nodeview.CheckRules compares the two.
+// Rules are the settings of a node by which its agent admits shares and divides time, and by which others place shares there.
 type Rules struct {
 	GammaPercent int64           `json:"gammaPercent"` // bound on the sum of SM limit x quota limit over a slice, in percent of the slice
 	MixTenants   bool            `json:"mixTenants"`   // whether pods of several namespaces may share a slice
 	Window       metav1.Duration `json:"window"`       // the period in which slot tables repeat and quotas are accounted
 }
 
-// DefaultWindow is the period of slot tables and quotas on a node that does not publish its own.
+// DefaultWindow is the period of slot tables and quotas on a node whose configuration sets none.
 const DefaultWindow = 100 * time.Millisecond
 
-// Window returns the node's window, the period in which its slot tables repeat; DefaultWindow if the agent does not publish its rules.
-func (inv Inventory) Window() time.Duration {
+// DefaultRules returns the rules of a node whose configuration sets none.
+func DefaultRules() Rules {
+	return Rules{GammaPercent: 150, Window: metav1.Duration{Duration: DefaultWindow}}
+}
+
+// RulesOrDefault returns the node's rules. Agents of the versions that do not publish any have the defaults unless their configuration says
+// otherwise; where it allows less, the agent itself refuses what does not fit.
+func (inv Inventory) RulesOrDefault() Rules {
 	if inv.Rules == nil {
-		return DefaultWindow
+		return DefaultRules()
 	}
-	return inv.Rules.Window.Duration
+	return *inv.Rules
 }
 
 // Slice is a whole GPU or one MIG instance in a node's inventory: the isolation domain on which shares are placed. It has so many fields because

@@ -59,8 +59,8 @@ func TestInventoryOfEarlierAgent(t *testing.T) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v, inventory (-want +got):\n%s", err, diff)
 	}
-	if got.Window() != 100*time.Millisecond || testInventory().Window() != 50*time.Millisecond {
-		t.Errorf("windows %v and %v", got.Window(), testInventory().Window())
+	if got.RulesOrDefault() != DefaultRules() || testInventory().RulesOrDefault().Window.Duration != 50*time.Millisecond {
+		t.Errorf("rules %v and %v", got.RulesOrDefault(), testInventory().RulesOrDefault())
 	}
 }
 

@@ -26,17 +26,16 @@ const (
 // DefaultGamma is the default of γ, the bound on the sum of SM limit x quota limit over a slice, in per mille of the slice. Dilu uses 1.5.
 const DefaultGamma = 1500
 
-// Rules decide whether a set of shares may run on one slice together. They are safe for concurrent use.
+// Rules decide whether a set of shares may run on one slice together. What administrators set for a node, such as γ, is part of its slices.
+// Rules are safe for concurrent use.
 type Rules struct {
-	Model      Model
-	Gamma      int64 // Σ SMLimit x QuotaLimit of a slice, per mille of the slice
-	MixTenants bool  // lets pods of different namespaces share a slice
-	solver     *slot.Solver
+	Model  Model
+	solver *slot.Solver
 }
 
-// NewRules returns the rules of a packing model with the default γ and a single tenant (namespace) on each slice.
+// NewRules returns the rules of a packing model.
 func NewRules(m Model) Rules {
-	return Rules{Model: m, Gamma: DefaultGamma, solver: slot.NewSolver()}
+	return Rules{Model: m, solver: slot.NewSolver()}
 }
 
 // ShareRequest is one share to be admitted, with the namespace of its pod and the pod's terms: the accepted models, slices, isolation and
@@ -83,7 +82,7 @@ func (r Rules) admitEmpty(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
 		return "", NotEnforceable
 	case len(a.Terms.Weights) > 0 && !s.Store:
 		return "", NoStore
-	case a.Share.Memory+share.MemoryOf(a.Terms.Weights) > s.Memory, int64(a.Share.LimitArea()) > r.gammaArea():
+	case a.Share.Memory+share.MemoryOf(a.Terms.Weights) > s.Memory, a.Share.LimitArea() > s.gammaArea():
 		return "", TooLarge
 	}
 	return class, Admitted
@@ -97,7 +96,7 @@ func (r Rules) checkNeighbours(s *Slice, l *Load, a ShareRequest, class share.Is
 	}
 	reason := Admitted
 	for i := range l.residents {
-		if conflict := r.conflict(&l.residents[i], a, class); conflict != Admitted && (reason == Admitted || conflict < reason) {
+		if conflict := r.conflict(s, &l.residents[i], a, class); conflict != Admitted && (reason == Admitted || conflict < reason) {
 			reason = conflict
 		}
 	}
@@ -108,13 +107,13 @@ func (r Rules) checkNeighbours(s *Slice, l *Load, a ShareRequest, class share.Is
 }
 
 // conflict returns why the share may not run beside one given resident (a share on the slice), or Admitted.
-func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refusal {
+func (r Rules) conflict(s *Slice, n *Resident, a ShareRequest, class share.Isolation) Refusal {
 	switch {
 	case n.Class != class, class == share.Exclusive:
 		return OtherClass
 	case n.Model != r.Model:
 		return OtherPackingModel
-	case n.Tenant != a.Tenant && (!r.MixTenants || class == share.Swap): // a share of another tenant could keep the turn for ever
+	case n.Tenant != a.Tenant && (!s.MixTenants || class == share.Swap): // a share of another tenant could keep the turn for ever
 		return OtherTenant
 	}
 	return Admitted
@@ -128,16 +127,13 @@ func (r Rules) checkCapacity(s *Slice, l *Load, a ShareRequest) Refusal {
 		return s.checkTurns(l, sh)
 	case l.memory+sh.Memory+l.MissingWeights(a.Tenant, a.Terms.Weights) > s.Memory:
 		return NoMemory
-	case int64(l.limits+sh.LimitArea()) > r.gammaArea():
+	case l.limits+sh.LimitArea() > s.gammaArea():
 		return OverLimits
 	case l.requested+sh.RequestArea() > share.WholeArea, !r.schedulable(s, l, sh):
 		return NoSMTime
 	}
 	return Admitted
 }
-
-// gammaArea returns γ, the bound on the sum of limits on a slice, as an area (SMs x quota).
-func (r Rules) gammaArea() int64 { return r.Gamma * int64(share.WholeArea) / 1000 }
 
 // schedulable reports whether some slot table serves the requests of all shares on the slice and of one more. Nodes execute slot tables
 // under either packing model, so requests that fit as rectangles must have a slot table too, and that table needs the slice's reserve.

@@ -1,6 +1,7 @@
 package packing
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/packing/slot"
@@ -23,6 +24,8 @@ type Slice struct {
 	Healthy      bool
 	Reserve      share.PerMille // part of the window kept back for switching between sets
 	MaxShares    int
+	Gamma        int64    // γ: bound on Σ SMLimit x QuotaLimit, in per mille of the slice; 0 is DefaultGamma
+	MixTenants   bool     // lets pods of different namespaces share the slice
 	Locality     Locality // where the GPU is in its node; for whole GPUs only
 	Store        bool     // whether shares here can use weights of the node's model store
 	Swap         SwapSpace
@@ -37,6 +40,11 @@ type SwapSpace struct {
 
 func (s Slice) equals(o Slice) bool {
 	return s.ID == o.ID && s.Device == o.Device && s.MemorySlices == o.MemorySlices && s.SMs == o.SMs && s.equalsExceptID(&o)
+}
+
+// gammaArea returns γ as an area (SMs x quota).
+func (s *Slice) gammaArea() share.Area {
+	return share.Area(cmp.Or(s.Gamma, DefaultGamma) * int64(share.WholeArea) / 1000)
 }
 
 // checkTerms returns which of the pod's terms the slice does not meet (kind of slice, GPU model, health), or Admitted.

@@ -38,7 +38,7 @@ func TestAdmitSwap(t *testing.T) {
 		"mps beside it":               {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(swapping(1)), share: withMemory(fixed(10, 100), 1), want: OtherClass},
 		"whole beside it":             {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(swapping(1)), share: whole(1), want: OtherClass},
 		"another namespace":           {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(ofOther), terms: swap, share: whole(1), want: OtherTenant},
-		"another one where they mix":  {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(ofOther), terms: swap, share: whole(1), rules: func(r *Rules) { r.MixTenants = true }, want: OtherTenant},
+		"another one where they mix":  {slice: func(s *Slice) { *s = swapGPU("g"); s.MixTenants = true }, load: loadOf(ofOther), terms: swap, share: whole(1), want: OtherTenant},
 		"more than the tickets":       {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(swapping(1), swapping(1), swapping(1), swapping(1)), terms: swap, share: whole(1), want: SliceFull},
 		"a node without it":           {terms: swap, share: whole(1), want: NotEnforceable},
 		"never unasked":               {slice: func(s *Slice) { *s = swapGPU("g"); s.Classes = []share.Isolation{share.Swap} }, share: whole(1), want: NotEnforceable},

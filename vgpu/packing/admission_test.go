@@ -103,10 +103,10 @@ func TestAdmitSize(t *testing.T) {
 	checkAll(t, map[string]admission{
 		"all of the memory":                 {share: withMemory(fixed(10, 10), 80), wantClass: share.MPS},
 		"more memory than the slice has":    {share: withMemory(fixed(10, 10), 81), want: TooLarge},
-		"a limit above what γ allows alone": {share: elastic(10, 100), rules: func(r *Rules) { r.Gamma = 999 }, want: TooLarge},
-		"a limit just within γ":             {share: elastic(10, 100), rules: func(r *Rules) { r.Gamma = 1000 }, wantClass: share.Elastic},
-		"γ bounds time as well as SMs":      {share: wideLimit, rules: func(r *Rules) { r.Gamma = 499 }, want: TooLarge},
-		"γ below one":                       {share: wideLimit, rules: func(r *Rules) { r.Gamma = 500 }, wantClass: share.MPS},
+		"a limit above what γ allows alone": {share: elastic(10, 100), slice: func(s *Slice) { s.Gamma = 999 }, want: TooLarge},
+		"a limit just within γ":             {share: elastic(10, 100), slice: func(s *Slice) { s.Gamma = 1000 }, wantClass: share.Elastic},
+		"γ bounds time as well as SMs":      {share: wideLimit, slice: func(s *Slice) { s.Gamma = 499 }, want: TooLarge},
+		"γ below one":                       {share: wideLimit, slice: func(s *Slice) { s.Gamma = 500 }, wantClass: share.MPS},
 	})
 }
 

@@ -90,8 +90,8 @@ func TestAntiAffinityFindsAPlaceIffThereIsOne(t *testing.T) {
 			packer := bestFit(m)
 			found, refusals := map[bool]int{}, map[Refusal]int{}
 			for i := range 5000 {
-				packer.Rules.MixTenants = random.IntN(2) == 0
-				n := randomNode(random, m)
+				mix := random.IntN(2) == 0
+				n := mixing(randomNode(random, m), mix)
 				randomKeys(random, n)
 				pod := apart(randomPod(random), "x")
 				if random.IntN(2) == 0 {
@@ -170,8 +170,7 @@ func TestAntiAffinity(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			packer := bestFit(Slots)
-			packer.Rules.MixTenants = tc.mix
-			n := NewNode("n", tc.slices, 64000, 256<<30)
+			n := mixing(NewNode("n", slices.Clone(tc.slices), 64000, 256<<30), tc.mix)
 			tc.there.Model, tc.there.Class, tc.there.Share = Slots, share.MPS, small
 			n.Loads[0].Add(tc.there)
 			plan, _, refusal := packer.Place(n, tc.pod)

@@ -21,13 +21,13 @@ func TestAdmitBesideNeighbours(t *testing.T) {
 	alone := as(runs(small), func(r *Resident) { r.Class = share.Exclusive })
 	loose := as(runs(elastic(10, 20)), func(r *Resident) { r.Class = share.Elastic })
 	two := func(s *Slice) { s.MaxShares = 2 }
-	mix := func(r *Rules) { r.MixTenants = true }
+	mix := func(s *Slice) { s.MixTenants = true }
 	checkAll(t, map[string]admission{
 		"the same tenant":                        {load: loadOf(runs(small)), share: small, wantClass: share.MPS},
 		"another tenant":                         {load: loadOf(other), share: small, want: OtherTenant},
-		"another tenant where mixing is allowed": {load: loadOf(other), share: small, rules: mix, wantClass: share.MPS},
+		"another tenant where mixing is allowed": {load: loadOf(other), share: small, slice: mix, wantClass: share.MPS},
 		"another packing model":                  {load: loadOf(boxed), share: small, want: OtherPackingModel},
-		"mixing tenants mixes no models":         {load: loadOf(boxed), share: small, rules: mix, want: OtherPackingModel},
+		"mixing tenants mixes no models":         {load: loadOf(boxed), share: small, slice: mix, want: OtherPackingModel},
 		"beside an exclusive share":              {load: loadOf(alone), share: small, want: OtherClass},
 		"exclusive beside a share": {
 			load: loadOf(runs(small)), share: small, terms: share.Terms{Isolation: share.Exclusive}, want: OtherClass},

@@ -78,6 +78,14 @@ func loadOf(residents ...Resident) *Load {
 }
 
 // bestFit returns a packer without any of policy D's terms.
+// mixing sets whether pods of several namespaces may share the slices of the node, and returns the node.
+func mixing(n *Node, mix bool) *Node {
+	for i := range n.Slices {
+		n.Slices[i].MixTenants = mix
+	}
+	return n
+}
+
 func bestFit(m Model) Packer {
 	return Packer{Rules: NewRules(m), Ranker: Balance{Demand: &Demand{}}}
 }

@@ -117,5 +117,6 @@ func (n *Node) repeatsPrevious(i int) bool {
 // equalsExceptID reports whether two slices differ in their ID and device only.
 func (s *Slice) equalsExceptID(o *Slice) bool {
 	return s.Model == o.Model && s.Profile == o.Profile && s.Memory == o.Memory && s.Healthy == o.Healthy &&
-		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && s.Locality == o.Locality && s.Store == o.Store && s.Swap == o.Swap && slices.Equal(s.Classes, o.Classes)
+		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && s.Gamma == o.Gamma && s.MixTenants == o.MixTenants && s.Locality == o.Locality && s.Store == o.Store &&
+		s.Swap == o.Swap && slices.Equal(s.Classes, o.Classes)
 }

@@ -30,7 +30,7 @@ func TestAdmitWeights(t *testing.T) {
 		return as(runs(small), func(r *Resident) { r.Tenant, r.Weights = tenant, w })
 	}
 	terms := func(w ...[]share.Weights) share.Terms { return share.Terms{Weights: slices.Concat(w...)} }
-	mix := func(r *Rules) { r.MixTenants = true }
+	mix := func(s *Slice) { s.Store, s.MixTenants = true, true }
 	checkAll(t, map[string]admission{ // a slice of 80 GiB, and shares of 1 GiB
 		"no store":                    {terms: terms(weights(1, 1)), share: small, want: NoStore},
 		"no weights, no store":        {share: small, wantClass: share.MPS},
@@ -45,7 +45,7 @@ func TestAdmitWeights(t *testing.T) {
 		"others, and no room": {
 			slice: here, load: loadOf(uses("a", weights(1, 40))), terms: terms(weights(2, 39)), share: small, want: NoMemory},
 		"of another namespace": {
-			slice: here, load: loadOf(uses("b", weights(1, 40))), terms: terms(weights(1, 39)), share: small, rules: mix, want: NoMemory},
+			slice: mix, load: loadOf(uses("b", weights(1, 40))), terms: terms(weights(1, 39)), share: small, want: NoMemory},
 		"declared larger before": {
 			slice: here, load: loadOf(uses("a", weights(1, 70))), terms: terms(weights(1, 1)), share: withMemory(small, 9), wantClass: share.MPS},
 		"declared smaller before": {
@@ -67,7 +67,6 @@ func TestWeightsCountOnce(t *testing.T) {
 			}
 			random := rand.New(rand.NewPCG(7, 7))
 			packer := Packer{Rules: NewRules(Slots), Ranker: ranker}
-			packer.Rules.MixTenants = true
 			var live []placed
 			memoryOf := func(slice int, more ...placed) (sum share.Bytes) {
 				largest := map[string]share.Bytes{}
@@ -91,7 +90,7 @@ func TestWeightsCountOnce(t *testing.T) {
 					live = slices.Delete(live, 0, 1)
 					random.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
 				}
-				n := stored(gpuNode("n", 3)) // derived anew from the pods, as the scheduler does
+				n := mixing(stored(gpuNode("n", 3)), true) // derived anew from the pods, as the scheduler does
 				for _, p := range live {
 					n.Take(Slots, p.pod, Plan{{{Slice: p.slice, Class: share.MPS}}})
 				}

@@ -21,6 +21,6 @@ func BenchmarkCompare(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		Compare(nodes, pods, rules())
+		Compare(nodes, pods)
 	}
 }

@@ -13,8 +13,8 @@ const precision = 100
 // countNeeded adds to the row the GPUs and nodes that all pods of the group need: those in use when the pods are packed onto the fewest GPUs
 // that hold every pod. It searches for that number by bisection instead of counting GPUs in use on the whole group, because with GPUs to
 // spare the scheduler spreads pods to keep GPUs useful for later ones.
-func (g *group) countNeeded(r *Row, rules packing.Rules) {
-	best := g.pack(rules, r.GPUs)
+func (g *group) countNeeded(r *Row) {
+	best := g.pack(r.GPUs)
 	if len(best.unplaced) > 0 {
 		best.addTo(r)
 		return
@@ -22,7 +22,7 @@ func (g *group) countNeeded(r *Row, rules packing.Rules) {
 	few, enough := 0, r.GPUs
 	for enough-few > max(1, enough/precision) {
 		gpus := (few + enough) / 2
-		if p := g.pack(rules, gpus); len(p.unplaced) > 0 {
+		if p := g.pack(gpus); len(p.unplaced) > 0 {
 			few = gpus
 		} else {
 			best, enough = p, gpus
@@ -42,9 +42,9 @@ type repacking struct {
 }
 
 // pack places the pods one by one, as the scheduler would, on the first GPUs of the group.
-func (g *group) pack(rules packing.Rules, gpus int) *repacking {
+func (g *group) pack(gpus int) *repacking {
 	nodes := g.firstNodes(gpus)
-	p := &repacking{packer: packing.Packer{Rules: rules, Ranker: packing.Balance{Terms: packing.AllTerms, Demand: g.demand(nodes)}}}
+	p := &repacking{packer: packing.Packer{Rules: packing.NewRules(packing.Slots), Ranker: packing.Balance{Terms: packing.AllTerms, Demand: g.demand(nodes)}}}
 	p.fleet = packing.NewFleet(p.packer, len(nodes))
 	p.nodes = make([]*packing.Node, len(nodes))
 	for i, n := range nodes {

@@ -58,11 +58,11 @@ func (r Row) SavedPercent() float64 {
 
 // Compare returns a row for each pool and GPU model, ordered by both. Pods are placed one by one, in the given order, as a scheduler would
 // that already knows which shapes of pods its cluster runs.
-func Compare(nodes []Node, pods []Pod, rules packing.Rules) []Row {
+func Compare(nodes []Node, pods []Pod) []Row {
 	groups := groupsOf(nodes, pods)
 	rows := make([]Row, len(groups))
 	for i, g := range groups {
-		rows[i] = g.makeRow(rules)
+		rows[i] = g.makeRow()
 	}
 	return rows
 }
@@ -123,20 +123,20 @@ func groupsOf(nodes []Node, pods []Pod) []*group {
 	return groups
 }
 
-func (g *group) makeRow(rules packing.Rules) Row {
+func (g *group) makeRow() Row {
 	r := Row{Pool: g.nodes[0].Pool, Model: g.nodes[0].Model, Nodes: len(g.nodes), Pods: len(g.pods)}
 	for _, n := range g.nodes {
 		r.GPUs += countDevices(n.Slices, nil)
 	}
 	g.countHeld(&r)
-	g.countNeeded(&r, rules)
-	g.keepFitting(&r, rules)
+	g.countNeeded(&r)
+	g.keepFitting(&r)
 	return r
 }
 
 // keepFitting takes the pods of nodes where all pods fit as they are for placed, and repacks the others only, if that needs fewer GPUs than
 // to repack all: the scheduler places pods one by one, and may need more GPUs for them than they hold now.
-func (g *group) keepFitting(r *Row, rules packing.Rules) {
+func (g *group) keepFitting(r *Row) {
 	moves := map[string]bool{} // by node
 	for _, p := range g.pods {
 		moves[p.Node] = moves[p.Node] || !p.Fits
@@ -156,7 +156,7 @@ func (g *group) keepFitting(r *Row, rules packing.Rules) {
 	for _, n := range rest.nodes {
 		other.GPUs += countDevices(n.Slices, nil)
 	}
-	rest.countNeeded(&other, rules)
+	rest.countNeeded(&other)
 	if gpus := kept.HeldGPUs + other.NeededGPUs; gpus < r.NeededGPUs || gpus == r.NeededGPUs && len(other.Unplaced) < len(r.Unplaced) {
 		r.NeededGPUs, r.NeededNodes = gpus, kept.HeldNodes+other.NeededNodes
 		r.Unplaced, r.Reasons = other.Unplaced, other.Reasons

@@ -75,7 +75,7 @@ func TestWeightsCountOnce(t *testing.T) {
 			for i := range node.Slices {
 				node.Slices[i].Store = true
 			}
-			row := Compare([]Node{node}, pods, rules())[0]
+			row := Compare([]Node{node}, pods)[0]
 			if row.HeldGPUs != 7 || row.NeededGPUs != tc.want || len(row.Unplaced) > 0 {
 				t.Errorf("%+v, want %d GPUs", row, tc.want)
 			}
@@ -104,15 +104,13 @@ func TestKeysAndWishes(t *testing.T) {
 				tc.set(&p.Request.Terms)
 				pods = append(pods, p)
 			}
-			row := Compare([]Node{testNode("", "n", 4)}, pods, rules())[0]
+			row := Compare([]Node{testNode("", "n", 4)}, pods)[0]
 			if row.NeededGPUs != tc.needed || row.Reasons[pods[tc.pods-1].Name] != tc.reason || len(row.Reasons) != len(row.Unplaced) {
 				t.Errorf("%+v, want %d GPUs and %q", row, tc.needed, tc.reason)
 			}
 		})
 	}
 }
-
-func rules() packing.Rules { return packing.NewRules(packing.Slots) }
 
 func TestCompare(t *testing.T) {
 	whole := func(node string) Pod { return testPod(node, "whole", 1, 1000, 1000, 80*gib) }
@@ -146,9 +144,12 @@ func TestCompare(t *testing.T) {
 		"a pod on an unknown node": {[]Node{testNode("", "a", 2)}, halves("z", 2), false, [2]int{0, 0}, [2]int{0, 0}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := rules()
-			r.MixTenants = c.mix
-			got := Total(Compare(c.nodes, c.pods, r))
+			for _, n := range c.nodes {
+				for i := range n.Slices {
+					n.Slices[i].MixTenants = c.mix
+				}
+			}
+			got := Total(Compare(c.nodes, c.pods))
 			if [2]int{got.HeldGPUs, got.HeldNodes} != c.held || [2]int{got.NeededGPUs, got.NeededNodes} != c.needed || len(got.Unplaced) != c.lost || len(got.Reasons) != c.lost {
 				t.Errorf("%+v, want held %v, needed %v, %d unplaced", got, c.held, c.needed, c.lost)
 			}
@@ -170,7 +171,7 @@ func TestPresentPlacement(t *testing.T) {
 		"other nodes are packed":             {append([]Pod{greedy(fitting("a", 1000))}, halves("b", 4)...), 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			row := Compare([]Node{testNode("", "a", 8), testNode("", "b", 8)}, tc.pods, rules())[0]
+			row := Compare([]Node{testNode("", "a", 8), testNode("", "b", 8)}, tc.pods)[0]
 			if row.NeededGPUs != tc.needed || len(row.Unplaced) != tc.lost || len(row.Reasons) != tc.lost {
 				t.Errorf("%+v, want %d GPUs and %d unplaced", row, tc.needed, tc.lost)
 			}
@@ -196,7 +197,7 @@ func TestFullClusters(t *testing.T) {
 			}
 		}
 		random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
-		if row := Compare([]Node{testNode("", "a", gpus)}, pods, rules())[0]; row.HeldGPUs != gpus || row.NeededGPUs > gpus || len(row.Unplaced) > 0 {
+		if row := Compare([]Node{testNode("", "a", gpus)}, pods)[0]; row.HeldGPUs != gpus || row.NeededGPUs > gpus || len(row.Unplaced) > 0 {
 			t.Errorf("%d pods on %d GPUs: %+v", len(pods), gpus, row)
 		}
 	}
@@ -204,7 +205,7 @@ func TestFullClusters(t *testing.T) {
 
 // TestHeldIsPresent: whatever pods add up to, a node has no more GPUs than it has.
 func TestHeldIsPresent(t *testing.T) {
-	if row := Compare([]Node{testNode("", "a", 2)}, halves("a", 5), rules())[0]; row.HeldGPUs != 2 {
+	if row := Compare([]Node{testNode("", "a", 2)}, halves("a", 5))[0]; row.HeldGPUs != 2 {
 		t.Errorf("%d of 2 GPUs are held", row.HeldGPUs)
 	}
 }
@@ -219,7 +220,7 @@ func TestRowsAreOrdered(t *testing.T) {
 	nodes := []Node{testNode("q", "c", 1), testNode("p", "b", 2), testNode("p", "a", 4), testNode("", "d", 8)}
 	nodes[2].Model = "T4"
 	var got []string
-	for _, r := range Compare(nodes, nil, rules()) {
+	for _, r := range Compare(nodes, nil) {
 		got = append(got, fmt.Sprint(r.Pool, " ", r.Model, " ", r.GPUs))
 	}
 	if want := []string{" A100 8", "p A100 2", "p T4 4", "q A100 1"}; !reflect.DeepEqual(got, want) {
@@ -255,12 +256,12 @@ func TestBounds(t *testing.T) {
 				pods = append(pods, p)
 			}
 		}
-		got := Total(Compare(nodes, pods, rules()))
+		got := Total(Compare(nodes, pods))
 		least := max(int((area+share.WholeArea-1)/share.WholeArea), int((memory+80*gib-1)/(80*gib)))
 		if got.NeededGPUs < least || got.NeededGPUs > got.HeldGPUs || len(got.Unplaced) > 0 {
 			t.Errorf("%d pods: %+v, want from %d to %d GPUs", len(pods), got, least, got.HeldGPUs)
 		}
-		if again := Total(Compare(nodes, pods, rules())); !reflect.DeepEqual(got, again) {
+		if again := Total(Compare(nodes, pods)); !reflect.DeepEqual(got, again) {
 			t.Errorf("first %+v, then %+v", got, again)
 		}
 	}

@@ -33,7 +33,7 @@ func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 		d.AddPod(pod)
 	}
 	for i := range d.Node.Slices {
-		list = append(list, drawn(d, i, inventory.Window()))
+		list = append(list, drawn(d, i, inventory.RulesOrDefault().Window.Duration))
 	}
 	return list
 }

@@ -102,13 +102,6 @@ func PodRequestOf(pod *v1.Pod) *PodRequest {
 // ErrRules is the error for a node whose agent would not run every share that a scheduler profile admits. The profile does not use such a node.
 var ErrRules = errors.New("the node's gshare rules differ from the profile's")
 
-// Rules returns the packer's rules for the gamma and tenancy of a node agent or a scheduler profile.
-func Rules(m packing.Model, r kube.Rules) packing.Rules {
-	rules := packing.NewRules(m)
-	rules.Gamma, rules.MixTenants = r.GammaPercent*10, r.MixTenants
-	return rules
-}
-
 // CheckRules returns an error that wraps ErrRules if a node with the published rules would refuse shares that a profile with the assumed rules
 // admits, or if their windows differ. Nodes that allow more than the profile pass. So do nodes whose published rules are nil, because their
 // agent does not publish any, and any window if the assumed one is 0.

@@ -139,14 +139,15 @@ func Priority(pod *v1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// Slices converts the slices of a node's inventory into those of the packer.
+// Slices converts the slices of a node's inventory into those of the packer, with the rules of the node.
 func Slices(inv kube.Inventory) []packing.Slice {
+	rules := inv.RulesOrDefault()
 	out := make([]packing.Slice, len(inv.Slices))
 	for i, s := range inv.Slices {
 		out[i] = packing.Slice{
 			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, MemorySlices: s.Room, SMs: s.SMs,
 			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy,
-			Reserve: s.Reserve, MaxShares: s.MaxShares, Locality: LocalityOf(s.NUMA, s.NVLink), Store: s.Store,
+			Reserve: s.Reserve, MaxShares: s.MaxShares, Gamma: rules.GammaPercent * 10, MixTenants: rules.MixTenants, Locality: LocalityOf(s.NUMA, s.NVLink), Store: s.Store,
 			Swap: swapSpaceOf(s.Swap),
 		}
 	}

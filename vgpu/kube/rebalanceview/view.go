@@ -17,14 +17,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Objects are what the API server shows of a cluster, and the rules of the scheduler profile that places its pods.
+// Objects are what the API server shows of a cluster, and who may move its pods.
 type Objects struct {
 	Nodes      []*v1.Node
 	Pods       []*v1.Pod
 	Namespaces []*v1.Namespace
 	Budgets    []*policy.PodDisruptionBudget
-	Rules      kube.Rules // of the scheduler profile
-	Scheduler  string     // name of that profile
+	Scheduler  string // name of the scheduler profile that places its pods
 
 	// Willing reports whether pods of a namespace may be moved if neither they nor the namespace agree or refuse; nil: none may.
 	Willing func(namespace string) bool
@@ -46,9 +45,8 @@ type View struct {
 
 // New returns the view of a cluster.
 func New(o Objects) *View {
-	rules := nodeview.Rules(packing.Slots, o.Rules)
 	v := &View{Fixed: map[Reason]int{}, checks: map[string]nodeview.EligibilityCheck{}}
-	v.Cluster.Packer.Rules = rules
+	v.Cluster.Packer.Rules = packing.NewRules(packing.Slots)
 	v.Cluster.Eligible = v.eligible
 	for _, b := range o.Budgets {
 		v.Budgets = append(v.Budgets, allowedBy(b))
@@ -65,7 +63,7 @@ func New(o Objects) *View {
 		}
 	}
 	for _, node := range o.Nodes {
-		if inv, present, err := kube.InventoryOf(node); present && err == nil && nodeview.CheckRules(o.Scheduler, o.Rules, inv.Rules) == nil {
+		if inv, present, err := kube.InventoryOf(node); present && err == nil {
 			v.addNode(node, inv, on[node.Name], agreed)
 		}
 	}

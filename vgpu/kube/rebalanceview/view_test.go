@@ -17,8 +17,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-var rules = kube.Rules{GammaPercent: 150}
-
 var digest = "sha256:" + strings.Repeat("a", 64)
 
 func gpuNode(t *testing.T, name string, gpus int) *v1.Node {
@@ -139,7 +137,7 @@ func TestWhoMoves(t *testing.T) {
 			small, large := runs(t, gpuPod("small", 30), "a", 0), runs(t, gpuPod("large", 60), "b", 0)
 			large.OwnerReferences = nil
 			o := Objects{
-				Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large}, Rules: rules, Scheduler: kube.SchedulerName,
+				Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large}, Scheduler: kube.SchedulerName,
 				Namespaces: []*v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "ml", Annotations: map[string]string{}}}},
 			}
 			tc.change(&o, small)
@@ -172,7 +170,7 @@ func TestPlacedKeysCount(t *testing.T) {
 		}
 		pod.Annotations[kube.AnnotationAntiAffinity] = now
 	}
-	v := New(Objects{Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large}, Rules: rules, Scheduler: kube.SchedulerName})
+	v := New(Objects{Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large}, Scheduler: kube.SchedulerName})
 	if plan := rebalance.Free(&v.Cluster, rebalance.Limits{Moves: 9}); len(plan.Moves) > 0 || v.Fixed[Changed] != 1 {
 		t.Errorf("%+v, %v", plan, v.Fixed)
 	}
@@ -188,7 +186,7 @@ func TestWaitingPods(t *testing.T) {
 	gated := gpuPod("gated", 100)
 	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
 	v := New(Objects{
-		Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large, gated, low, other, high}, Rules: rules, Scheduler: kube.SchedulerName,
+		Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large, gated, low, other, high}, Scheduler: kube.SchedulerName,
 	})
 	if !slices.Equal(v.Waiting, []*v1.Pod{high, low}) {
 		t.Fatalf("%d wait", len(v.Waiting))
@@ -209,7 +207,7 @@ func TestUntrustedNode(t *testing.T) {
 	unknown.Spec.NodeName = "b"
 	unknown.Annotations[kube.AnnotationPlacement] = "{"
 	v := New(Objects{
-		Nodes: []*v1.Node{gpuNode(t, "a", 2), gpuNode(t, "b", 1)}, Rules: rules, Scheduler: kube.SchedulerName,
+		Nodes: []*v1.Node{gpuNode(t, "a", 2), gpuNode(t, "b", 1)}, Scheduler: kube.SchedulerName,
 		Pods: []*v1.Pod{runs(t, gpuPod("x", 30), "a", 0), runs(t, gpuPod("y", 30), "b", 0), unknown},
 	})
 	if plan := rebalance.Free(&v.Cluster, rebalance.Limits{Moves: 9}); len(plan.Moves) > 0 || len(v.Pods) != 1 || v.Fixed[Untrusted] != 2 {

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/descheduler/pkg/framework/pluginregistry"
 	framework "sigs.k8s.io/descheduler/pkg/framework/types"
 
-	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/rebalanceview"
 	"github.com/gshare-dev/gshare/vgpu/rebalance"
 )
@@ -88,9 +87,7 @@ func (p *Plugin) Balance(ctx context.Context, nodes []*v1.Node) *framework.Statu
 
 // views returns the cluster as the informers show it, and as it is to be once the pods that are ending have ended.
 func (p *Plugin) views(selected []*v1.Node) (now, later *rebalanceview.View, err error) {
-	o := rebalanceview.Objects{
-		Rules: kube.Rules{GammaPercent: p.args.GammaPercent, MixTenants: p.args.MixTenants}, Scheduler: p.args.Scheduler,
-	}
+	o := rebalanceview.Objects{Scheduler: p.args.Scheduler}
 	from := map[string]bool{}
 	for _, n := range selected {
 		from[n.Name] = true

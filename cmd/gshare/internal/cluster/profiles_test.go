@@ -24,19 +24,14 @@ func TestProfiles(t *testing.T) {
 	if note != "" || len(profiles) != 3 || profiles[0].Name != "gshare" || profiles[1].Packer.Rules.Model != packing.Rectangles {
 		t.Fatalf("%s: %+v", note, profiles)
 	}
-	for _, p := range profiles {
-		if p.Packer.Rules.Gamma != packing.DefaultGamma || p.Packer.Rules.MixTenants {
-			t.Errorf("%s has not the default rules: %+v", p.Name, p.Packer.Rules)
-		}
-	}
 	profiles, note = profilesFrom(t, `kind: KubeSchedulerConfiguration
 profiles:
 - {schedulerName: stock}
 - schedulerName: mine
   plugins: {multiPoint: {enabled: [{name: SlotPacking}]}}
-  pluginConfig: [{name: SlotPacking, args: {gammaPercent: 120, tenancy: mixed, balance: {scarcity: false}}}]
+  pluginConfig: [{name: SlotPacking, args: {balance: {scarcity: false}}}]
 `)
-	if note != "" || len(profiles) != 1 || profiles[0].Name != "mine" || profiles[0].Packer.Rules.Gamma != 1200 || !profiles[0].Packer.Rules.MixTenants {
+	if note != "" || len(profiles) != 1 || profiles[0].Name != "mine" {
 		t.Errorf("%s: %+v", note, profiles)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
@@ -69,7 +68,7 @@ func TestGarbage(t *testing.T) {
 			continue // no GPUs
 		}
 		readable++
-		for _, row := range whatif.Compare(c.Nodes, c.Pods, packing.NewRules(packing.Slots)) {
+		for _, row := range whatif.Compare(c.Nodes, c.Pods) {
 			if row.HeldGPUs > row.GPUs || row.HeldGPUs < 0 || row.NeededGPUs < 0 {
 				t.Errorf("%+v", row)
 			}

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
@@ -206,7 +205,7 @@ func TestSharers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := mustRead(t, Options{GPUMemory: 81920}, append(slices.Clone(tc.objects), tc.node)...)
-			row := whatif.Total(whatif.Compare(c.Nodes, c.Pods, packing.NewRules(packing.Slots)))
+			row := whatif.Total(whatif.Compare(c.Nodes, c.Pods))
 			if row.GPUs != tc.gpus || row.HeldGPUs != tc.held || row.NeededGPUs != tc.needed {
 				t.Errorf("%d GPUs, %d held, %d needed; want %d, %d, %d\n%+v\n%q", row.GPUs, row.HeldGPUs, row.NeededGPUs, tc.gpus, tc.held, tc.needed, c.Pods, c.Notes)
 			}
@@ -277,7 +276,7 @@ func TestMixtures(t *testing.T) {
 			objects = append(objects, n)
 		}
 		c := mustRead(t, Options{}, objects...)
-		for _, row := range whatif.Compare(c.Nodes, c.Pods, packing.NewRules(packing.Slots)) {
+		for _, row := range whatif.Compare(c.Nodes, c.Pods) {
 			if row.HeldGPUs > row.GPUs || apart && row.NeededGPUs > row.HeldGPUs {
 				t.Errorf("%v: %+v", slices.Sorted(maps.Keys(all)), row)
 			}

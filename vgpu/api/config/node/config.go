@@ -113,7 +113,7 @@ func (c Configuration) WithDefaults() Configuration {
 	setDefault(&c.Turn.Duration, 5*time.Millisecond)
 	setDefault(&c.RunAhead.Duration, time.Millisecond)
 	if c.GammaPercent == nil {
-		c.GammaPercent = new(int64(150))
+		c.GammaPercent = new(kube.DefaultRules().GammaPercent)
 	}
 	if c.ReservePerMille == nil {
 		c.ReservePerMille = new(share.PerMille(50))
