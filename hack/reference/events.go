@@ -14,7 +14,6 @@ import (
 // dynamicReasons maps files in which a call records an event with a reason that is not a constant there to why the event is documented
 // nevertheless.
 var dynamicReasons = map[string]string{
-	"plugins/sharing/events.go":       "one of two constants",
 	"serving/controller/decisions.go": "one of two constants",
 	"serving/profiles/profiles.go":    "the cases of the switch around it",
 	"node/agent/cluster.go":           "the recorder itself",

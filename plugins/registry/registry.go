@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -61,18 +60,6 @@ func Load(name string, args runtime.Object) (Plugin, error) {
 	p.Name = name
 	return p, nil
 }
-
-// NodeRules returns the rules that the plugin assumes nodes to enforce; a window of 0 means any.
-func (p Plugin) NodeRules() kube.Rules {
-	rules := kube.Rules{GammaPercent: *p.Args.GammaPercent, MixTenants: p.Args.Tenancy == v1alpha1.Mixed}
-	if p.Args.Window != nil {
-		rules.Window = *p.Args.Window
-	}
-	return rules
-}
-
-// Rules returns the rules by which the plugin admits shares to a slice.
-func (p Plugin) Rules() packing.Rules { return packing.NewRules(p.Model) }
 
 // configureSlotPacking returns the default plugin, which counts SMs and divides time: shares fit on a slice exactly when their slot table
 // fits the window.

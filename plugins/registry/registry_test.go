@@ -37,7 +37,7 @@ func TestLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Name != c.plugin || p.Rules().Model != c.model || p.Affinity != c.affinity {
+			if p.Name != c.plugin || p.Model != c.model || p.Affinity != c.affinity {
 				t.Errorf("got %+v", p)
 			}
 			if diff := cmp.Diff(c.ranker, p.Ranker(demand), cmp.AllowUnexported(packing.Demand{})); diff != "" {
@@ -52,7 +52,8 @@ func TestLoadRefuses(t *testing.T) {
 		"another plugin":            {"NodeResourcesFit", "", "NodeResourcesFit is none of the plugins [ComplementaryPacking RectanglePacking SlotPacking]"},
 		"unknown field":             {RectanglePacking, "gama: 120", "RectanglePacking: decode plugin args"},
 		"another plugin's argument": {ComplementaryPacking, "balance: {scarcity: false}", `unknown field "balance"`},
-		"out of range":              {SlotPacking, "gammaPercent: 99", "gammaPercent: 99"},
+		"a setting of nodes":        {RectanglePacking, "gammaPercent: 120", "RectanglePacking: gammaPercent: is now set on the nodes"},
+		"out of range":              {SlotPacking, "candidateNodes: -1", "candidateNodes: -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Load(c.plugin, &runtime.Unknown{Raw: []byte(c.args)}); err == nil || !strings.Contains(err.Error(), c.want) {

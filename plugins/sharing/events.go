@@ -3,7 +3,6 @@ package sharing
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,7 +10,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 )
 
 // EventsToRegister returns the cluster events that can make a refused pod schedulable. A queueing hint that is in doubt queues the pod: a
@@ -71,19 +69,13 @@ func (p *Plugin) hintInventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj a
 // reportedErrors holds, for each node, a digest of the last faulty inventory that an event has reported.
 type reportedErrors struct{ byNode sync.Map }
 
-// reportInventory records a Warning event on the node about the error of its inventory, once for each version of the inventory. It returns
-// the error that makes the node untrusted.
-func (p *Plugin) reportInventory(node *v1.Node, err error) error {
-	reason, untrusted := eventMalformed, nodeview.ErrInventory
-	if errors.Is(err, nodeview.ErrRules) {
-		reason, untrusted = eventRulesDiffer, err
-	}
+// reportInventory records a Warning event on the node about the error of its inventory, once for each version of the inventory.
+func (p *Plugin) reportInventory(node *v1.Node, err error) {
 	now := sha256.Sum256([]byte(string(node.UID) + "/" + node.Annotations[kube.AnnotationInventory]))
 	if before, told := p.reportedErrors.byNode.Swap(node.Name, now); !told || before != now {
-		p.handle.EventRecorder().Eventf(node, nil, v1.EventTypeWarning, reason, "Scheduling",
-			"profile %s places no pod here: %v", p.inventories.profile, err)
+		p.handle.EventRecorder().Eventf(node, nil, v1.EventTypeWarning, eventMalformed, "Scheduling",
+			"profile %s places no pod here: %v", p.handle.ProfileName(), err)
 	}
-	return untrusted
 }
 
 // pruneReported forgets the reported errors of nodes that no longer exist.

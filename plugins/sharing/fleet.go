@@ -148,11 +148,7 @@ func (f *fleet) indexOf(info fwk.NodeInfo) (int, bool) {
 
 // inventories caches the decoded slices of each node until its inventory annotation changes: occupancy is derived whenever a pod is added
 // or deleted, while GPUs hardly ever change.
-type inventories struct {
-	profile string     // of the scheduler configuration
-	assumed kube.Rules // the rules that the profile assumes nodes to have
-	byNode  sync.Map
-}
+type inventories struct{ byNode sync.Map }
 
 type knownInventory struct {
 	text   string
@@ -161,8 +157,7 @@ type knownInventory struct {
 	err    error
 }
 
-// slicesOf returns the slices in the node's inventory, or an error if the inventory is malformed or its rules differ from those that the profile
-// assumes. The caller must not modify the slices.
+// slicesOf returns the slices in the node's inventory, or an error if the inventory is malformed. The caller must not modify the slices.
 func (i *inventories) slicesOf(node *v1.Node) ([]packing.Slice, error) {
 	text, there := node.Annotations[kube.AnnotationInventory]
 	if last, ok := i.byNode.Load(node.Name); ok {
@@ -171,9 +166,6 @@ func (i *inventories) slicesOf(node *v1.Node) ([]packing.Slice, error) {
 		}
 	}
 	decoded, _, err := kube.InventoryOf(node)
-	if err == nil {
-		err = nodeview.CheckRules(i.profile, i.assumed, decoded.Rules)
-	}
 	fresh := &knownInventory{text: text, there: there, slices: nodeview.Slices(decoded), err: err}
 	i.byNode.Store(node.Name, fresh)
 	return fresh.slices, fresh.err

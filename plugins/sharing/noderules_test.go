@@ -12,12 +12,12 @@ import (
 )
 
 // TestRulesOfEachNode: of nodes with different rules, each takes what it says itself. The agent of n1 has γ 150 and slices of one namespace,
-// that of n2 γ 200 and mixed ones, and that of n4 publishes no rules and so has the defaults.
+// that of n2 γ 200 and mixed ones, that of n3 γ 100, and that of n4 publishes no rules and so has the defaults.
 func TestRulesOfEachNode(t *testing.T) {
 	rules := func(gamma int64, mix bool) *kube.Rules {
 		return &kube.Rules{GammaPercent: gamma, MixTenants: mix, Window: kube.DefaultRules().Window}
 	}
-	published := map[string]*kube.Rules{"n1": rules(150, false), "n2": rules(200, true), "n4": nil}
+	published := map[string]*kube.Rules{"n1": rules(150, false), "n2": rules(200, true), "n3": rules(100, false), "n4": nil}
 	other := func(pod *v1.Pod) { pod.Namespace = "other" }
 	elastic := annotation(share.FieldSMLimit, "90")
 	for name, tt := range map[string]struct {
@@ -27,13 +27,13 @@ func TestRulesOfEachNode(t *testing.T) {
 		"limits of 120":       {gpuPod("a", 30, 100, elastic), gpuPod("new", 30, 100, annotation(share.FieldSMLimit, "31")), []string{"n1", "n2", "n4"}},
 		"limits of 180":       {gpuPod("a", 30, 100, elastic), gpuPod("new", 30, 100, elastic), []string{"n2"}},
 		"another namespace":   {gpuPod("a", 30, 100), gpuPod("new", 30, 100, other), []string{"n2"}},
-		"the same namespace":  {gpuPod("a", 30, 100), gpuPod("new", 30, 100), []string{"n1", "n2", "n4"}},
+		"the same namespace":  {gpuPod("a", 30, 100), gpuPod("new", 30, 100), []string{"n1", "n2", "n3", "n4"}},
 		"both on one of them": {gpuPod("a", 30, 100, elastic), gpuPod("new", 30, 100, elastic, other), []string{"n2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHandle()
 			var infos []*fakeNode
-			for _, node := range []string{"n1", "n2", "n4"} {
+			for _, node := range []string{"n1", "n2", "n3", "n4"} {
 				object := gpuNode(t, node, 1)
 				publish(t, object, published[node])
 				pod := tt.there.DeepCopy()

@@ -21,7 +21,8 @@ import (
 func (p *Plugin) deriveNode(info fwk.NodeInfo, except types.UID, extra []ledger.Assumed) (*packing.Node, error) {
 	slices, err := p.inventories.slicesOf(info.Node())
 	if err != nil {
-		return emptyNode(info, nil), p.reportInventory(info.Node(), err)
+		p.reportInventory(info.Node(), err)
+		return emptyNode(info, nil), nodeview.ErrInventory
 	}
 	d := &nodeview.OccupancyBuilder{Node: emptyNode(info, slices), Packer: p.bestFit, PodRequest: p.podInfos.requestOf}
 	p.addPods(d, info, except)

@@ -61,10 +61,9 @@ var (
 // New returns a packing plugin for one scheduler profile and registers its informer handlers and metrics.
 func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	p := &Plugin{
-		name: c.Name, handle: handle, rules: c.Rules(), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
+		name: c.Name, handle: handle, rules: packing.NewRules(c.Model), ranker: c.Ranker, candidates: *c.Args.CandidateNodes,
 		ledger: c.Ledger, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister(),
 	}
-	p.inventories.profile, p.inventories.assumed = handle.ProfileName(), c.NodeRules()
 	p.podInfos = newPodInfos(p.isCached, c.Affinity)
 	p.bestFit = p.packerFor(&packing.Demand{})
 	p.fleet = newFleet(p.bestFit)
@@ -73,8 +72,7 @@ func New(ctx context.Context, c Config, handle fwk.Handle) (*Plugin, error) {
 	if err := p.watchPods(); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
-	klog.FromContext(ctx).V(2).Info("Packing plugin ready", "plugin", c.Name, "model", c.Model, "tenancy", c.Args.Tenancy,
-		"gammaPercent", *c.Args.GammaPercent, "candidateNodes", p.candidates)
+	klog.FromContext(ctx).V(2).Info("Packing plugin ready", "plugin", c.Name, "model", c.Model, "candidateNodes", p.candidates)
 	return p, nil
 }
 

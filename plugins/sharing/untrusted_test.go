@@ -6,14 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/gshare-dev/gshare/plugins/ledger"
-	"github.com/gshare-dev/gshare/plugins/registry"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 )
@@ -133,65 +129,6 @@ func TestFilterTellsWhetherPreemptionHelps(t *testing.T) {
 			// The same node as a dry run sees it: another generation.
 			if again := p.Filter(context.Background(), state, pod, newNodeInfo(tt.info.node, tt.info.pods...)); again.Code() != tt.want {
 				t.Errorf("derived: status %v, want %v", again, tt.want)
-			}
-		})
-	}
-}
-
-// A node whose agent would refuse what the profile admits gets no pod, and an event reports it; one that allows more, or publishes no rules,
-// does.
-func TestFilterComparesRules(t *testing.T) {
-	const gamma, tenancy, window = "node enforces gammaPercent 150, profile gshare assumes 200",
-		"node enforces tenancy namespace, profile gshare assumes mixed", "node enforces window 50ms, profile gshare assumes 100ms"
-	rules := &kube.Rules{GammaPercent: 150, Window: metav1.Duration{Duration: 50 * time.Millisecond}}
-	for name, tt := range map[string]struct {
-		args  string
-		rules *kube.Rules
-		want  string
-	}{
-		"defaults":      {"{}", rules, ""},
-		"not published": {"{gammaPercent: 200, tenancy: mixed, window: 100ms}", nil, ""},
-		"alike":         {"{gammaPercent: 150, window: 50ms}", rules, ""},
-		"stricter":      {"{gammaPercent: 100}", rules, ""},
-		"gamma":         {"{gammaPercent: 200}", rules, gamma},
-		"tenancy":       {"{tenancy: mixed}", rules, tenancy},
-		"window":        {"{window: 100ms}", rules, window},
-	} {
-		t.Run(name, func(t *testing.T) {
-			node := gpuNode(t, "n1", 1)
-			inv, _, err := kube.InventoryOf(node)
-			if err != nil {
-				t.Fatal(err)
-			}
-			inv.Rules = tt.rules
-			if node.Annotations[kube.AnnotationInventory], err = kube.EncodeInventory(inv); err != nil {
-				t.Fatal(err)
-			}
-			info := newNodeInfo(node)
-			h := newHandle(info)
-			p, err := New(context.Background(), Config{Plugin: configured(t, registry.SlotPacking, tt.args), Ledger: ledger.New()}, h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pod := gpuPod("new", 100, 50)
-			state, _ := prefilter(t, p, pod)
-			for range 2 { // one event only
-				status := p.Filter(context.Background(), state, pod, info)
-				if tt.want == "" && !status.IsSuccess() || tt.want != "" && (status.Code() != fwk.UnschedulableAndUnresolvable || !strings.Contains(status.Message(), tt.want)) {
-					t.Errorf("status %v, want %q", status, tt.want)
-				}
-			}
-			var events []string
-			for len(h.recorder.Events) > 0 {
-				events = append(events, <-h.recorder.Events)
-			}
-			if (len(events) == 1) != (tt.want != "") || tt.want != "" && !(strings.Contains(events[0], "RulesDiffer") && strings.Contains(events[0], tt.want)) {
-				t.Errorf("events %q", events)
-			}
-			plain := cpuPod("plain")
-			state, _ = prefilter(t, p, plain)
-			if status := p.Filter(context.Background(), state, plain, info); !status.IsSuccess() {
-				t.Errorf("a pod without a share: %v", status)
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/gshare-dev/gshare/manifests"
 	"github.com/gshare-dev/gshare/node/cgroup"
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -69,10 +67,8 @@ func startWeighing(t *testing.T) *weighing {
 	image := modelImageOf(t, driver)
 	maps.Copy(image.Files, withLibraries(t, "/bin/weights", filepath.Join(driver, "weights"))) // a program that uses libgshare_store.so
 	library := filepath.Join(filepath.Dir(buildHook(t)), "libgshare_store.so")
-	maps.Copy(image.Files, withLibraries(t, "/unused/libgshare_store.so", library))               // for the parts of the C library, which other images have
-	scheduler := bytes.ReplaceAll(manifests.SchedulerConfig, []byte("  pluginConfig: &packed\n"), // so that pods of two namespaces share the GPU
-		[]byte("  pluginConfig: &packed\n  - name: SlotPacking\n    args: {tenancy: mixed}\n"))
-	w.agents = startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{image}, SchedulerConfig: scheduler}, oneV100)
+	maps.Copy(image.Files, withLibraries(t, "/unused/libgshare_store.so", library)) // for the parts of the C library, which other images have
+	w.agents = startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{image}}, oneV100)
 	w.gpus = startGPUs(t, w.agents, driver, "GPU-0")
 	var stop context.CancelFunc
 	w.ctx, stop = context.WithTimeout(t.Context(), 15*time.Minute)

@@ -105,11 +105,12 @@ func TestStrictArgs(t *testing.T) {
 	text := string(manifestText)
 	const slots, complementary = "SlotPacking", "ComplementaryPacking"
 	for name, tt := range map[string]struct{ plugin, args, want string }{
-		"good":               {slots, "{gammaPercent: 120, tenancy: mixed, candidateNodes: 0}", ""},
+		"good":               {slots, "{candidateNodes: 0, balance: {scarcity: false}}", ""},
 		"unknown field":      {slots, "{gama: 120}", "gama"},
-		"out of range":       {slots, "{gammaPercent: 99}", "gammaPercent: 99"},
-		"wrong type":         {slots, "{tenancy: [mixed]}", "tenancy"},
-		"weights":            {complementary, "{alphaPercent: 50, betaPercent: 50, gammaPercent: 120}", ""},
+		"out of range":       {slots, "{candidateNodes: -1}", "candidateNodes: -1"},
+		"wrong type":         {slots, "{candidateNodes: [1]}", "candidateNodes"},
+		"weights":            {complementary, "{alphaPercent: 50, betaPercent: 50}", ""},
+		"a setting of nodes": {slots, "{tenancy: mixed}", "tenancy: is now set on the nodes"},
 		"unbalanced weights": {complementary, "{alphaPercent: 50, betaPercent: 60}", "add up to 100"},
 		"another plugin's":   {complementary, "{balance: {scarcity: false}}", "balance"},
 	} {

@@ -67,7 +67,7 @@ var advice = [...]string{
 	packing.TooFewDevices:     "ask for no more vGPUs than the node has GPUs: they are all on one node",
 	packing.OtherClass:        "a slice has one isolation class at a time: wait until one is empty, or ask for the class that it has",
 	packing.OtherPackingModel: "a slice has one packing model at a time: wait until one is empty, or use the scheduler name of its pods",
-	packing.OtherTenant:       "a slice is for one namespace at a time: wait until one is empty, or an administrator sets tenancy: mixed for the node agents and the scheduler",
+	packing.OtherTenant:       "a slice is for one namespace at a time: wait until one is empty, or an administrator sets tenancy: mixed in the configuration of the node's agent",
 	packing.SliceFull:         "wait until a pod there ends: the slice has as many shares as its node allows",
 	packing.NoMemory:          "ask for less gshare/mem, or wait until a pod there ends",
 	packing.OverLimits:        "lower gshare.dev/sm-limit or gshare.dev/quota-limit, or wait until a pod there ends",

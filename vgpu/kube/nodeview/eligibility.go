@@ -1,10 +1,6 @@
 package nodeview
 
 import (
-	"errors"
-	"fmt"
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 	resource "k8s.io/component-helpers/resource"
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
@@ -97,30 +93,4 @@ func PodRequestOf(pod *v1.Pod) *PodRequest {
 	s.Pod.RAM = share.Bytes(requests.Memory().Value())
 	s.Level, s.Kept = kube.LevelOf(pod), kube.KeptOf(pod)
 	return s
-}
-
-// ErrRules is the error for a node whose agent would not run every share that a scheduler profile admits. The profile does not use such a node.
-var ErrRules = errors.New("the node's gshare rules differ from the profile's")
-
-// CheckRules returns an error that wraps ErrRules if a node with the published rules would refuse shares that a profile with the assumed rules
-// admits, or if their windows differ. Nodes that allow more than the profile pass. So do nodes whose published rules are nil, because their
-// agent does not publish any, and any window if the assumed one is 0.
-func CheckRules(profile string, assumed kube.Rules, published *kube.Rules) error {
-	if published == nil {
-		return nil
-	}
-	var differences []string
-	check := func(differ bool, field string, node, assumed any) {
-		if differ {
-			differences = append(differences, fmt.Sprintf("node enforces %s %v, profile %s assumes %v", field, node, profile, assumed))
-		}
-	}
-	check(published.GammaPercent < assumed.GammaPercent, "gammaPercent", published.GammaPercent, assumed.GammaPercent)
-	check(assumed.MixTenants && !published.MixTenants, "tenancy", "namespace", "mixed")
-	window := assumed.Window.Duration
-	check(window != 0 && window != published.Window.Duration, "window", published.Window.Duration, window)
-	if len(differences) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", ErrRules, strings.Join(differences, "; "))
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Errors that make a node untrusted: it is not certain what its slices hold, so nothing is placed on it until they are resolved. ErrRules is
-// another such error.
+// Errors that make a node untrusted: it is not certain what its slices hold, so nothing is placed on it until they are resolved.
 var (
 	ErrInventory  = errors.New("gshare inventory is malformed")
 	ErrPlacement  = errors.New("a pod's gshare placement is malformed")

@@ -1,6 +1,7 @@
 package rebalanceview
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -212,5 +213,35 @@ func TestUntrustedNode(t *testing.T) {
 	})
 	if plan := rebalance.Free(&v.Cluster, rebalance.Limits{Moves: 9}); len(plan.Moves) > 0 || len(v.Pods) != 1 || v.Fixed[Untrusted] != 2 {
 		t.Errorf("%+v, %v", plan, v.Fixed)
+	}
+}
+
+// TestRulesOfEachNode: a pod of another namespace is let in where the node mixes namespaces, and where only another node does, not.
+func TestRulesOfEachNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mixes string
+		fits  bool
+	}{"this node": {"a", true}, "another node": {"b", false}, "no node": {"", false}} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 0)}
+			for _, n := range nodes {
+				inv, _, err := kube.InventoryOf(n)
+				rules := kube.DefaultRules()
+				rules.MixTenants = n.Name == tc.mixes
+				inv.Rules = &rules
+				text, encodeErr := kube.EncodeInventory(inv)
+				if err := errors.Join(err, encodeErr); err != nil {
+					t.Fatal(err)
+				}
+				n.Annotations[kube.AnnotationInventory] = text
+			}
+			waits := gpuPod("waits", 30)
+			waits.Namespace = "web"
+			waits.Spec.SchedulerName = kube.SchedulerName
+			v := New(Objects{Nodes: nodes, Pods: []*v1.Pod{runs(t, gpuPod("x", 30), "a", 0), waits}, Scheduler: kube.SchedulerName})
+			if _, fits := v.Admit(waits, rebalance.Limits{}); fits != tc.fits {
+				t.Errorf("fits: %v, want %v", fits, tc.fits)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/rebalance"
 )
@@ -18,9 +19,9 @@ type Args struct {
 
 	// Scheduler is the profile of gshare-scheduler whose pods are moved; gshare if empty.
 	Scheduler string `json:"scheduler,omitempty"`
-	// GammaPercent and MixTenants are the gamma and the tenancy of that profile. GammaPercent is 150 if 0.
-	GammaPercent int64 `json:"gammaPercent,omitempty"`
-	MixTenants   bool  `json:"mixTenants,omitempty"`
+	// GammaPercent and MixTenants are arguments of earlier versions, which Validate refuses: they are set on the nodes.
+	GammaPercent *int64 `json:"gammaPercent,omitempty"`
+	MixTenants   *bool  `json:"mixTenants,omitempty"`
 
 	// MovesPerGPU is the largest number of pods to evict in order to free one GPU; 10 if 0.
 	MovesPerGPU int `json:"movesPerGPU,omitempty"`
@@ -40,9 +41,6 @@ func Default(o runtime.Object) {
 	if a.Scheduler == "" {
 		a.Scheduler = kube.SchedulerName
 	}
-	if a.GammaPercent == 0 {
-		a.GammaPercent = 150
-	}
 	if a.MovesPerGPU == 0 {
 		a.MovesPerGPU = rebalance.DefaultPerDevice
 	}
@@ -55,8 +53,11 @@ func Default(o runtime.Object) {
 func Validate(o runtime.Object) error {
 	a := o.(*Args)
 	var errs []error
-	if a.GammaPercent != 0 && a.GammaPercent < 100 {
-		errs = append(errs, fmt.Errorf("gammaPercent: %d is below 100", a.GammaPercent))
+	if a.GammaPercent != nil {
+		errs = append(errs, v1alpha1.NodeSettingError("gammaPercent", "gammaPercent"))
+	}
+	if a.MixTenants != nil {
+		errs = append(errs, v1alpha1.NodeSettingError("mixTenants", "tenancy: mixed"))
 	}
 	if a.MovesPerGPU < 0 {
 		errs = append(errs, fmt.Errorf("movesPerGPU: %d is negative", a.MovesPerGPU))

@@ -265,7 +265,8 @@ func TestRest(t *testing.T) {
 
 func TestArgs(t *testing.T) {
 	for name, change := range map[string]func(*Args){
-		"gamma": func(a *Args) { a.GammaPercent = 99 },
+		"gamma": func(a *Args) { a.GammaPercent = new(int64(150)) },
+		"mix":   func(a *Args) { a.MixTenants = new(bool) },
 		"moves": func(a *Args) { a.MovesPerGPU = -1 },
 		"rest":  func(a *Args) { a.Rest.Duration = -time.Second },
 	} {

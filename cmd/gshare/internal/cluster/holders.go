@@ -123,6 +123,3 @@ func Remedy(reasons []kube.Reason) string {
 	}
 	return strings.Join(all, "; ")
 }
-
-// RulesRemedy is advice for a node whose configured limits of sharing differ from those that a scheduler profile assumes.
-const RulesRemedy = "set gammaPercent, tenancy and window alike in the agent's configuration (node.yaml) and in the arguments of the profile's plugin"

@@ -15,8 +15,6 @@ import (
 
 	"github.com/gshare-dev/gshare/manifests"
 	"github.com/gshare-dev/gshare/plugins/registry"
-	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
@@ -28,13 +26,6 @@ type Profile struct {
 	Name   string // by which pods select it, in spec.schedulerName
 	Plugin registry.Plugin
 	Packer packing.Packer // places pods as the plugin does while the mix of pods in the cluster is unknown
-	rules  kube.Rules     // that the plugin assumes nodes enforce
-}
-
-// CheckRules returns an error that wraps nodeview.ErrRules if the node that published the inventory would refuse shares that the profile admits,
-// or if its window is not the one that the profile requires.
-func (p Profile) CheckRules(inventory kube.Inventory) error {
-	return nodeview.CheckRules(p.Name, p.rules, inventory.Rules)
 }
 
 // configuration is the part of a KubeSchedulerConfiguration that selects and configures plugins.
@@ -114,8 +105,8 @@ func parseProfiles(text []byte) (profiles []Profile, err error) {
 			if err != nil {
 				return nil, fmt.Errorf("scheduler configuration: profile %s: %w", p.SchedulerName, err)
 			}
-			packer := packing.Packer{Rules: plugin.Rules(), Ranker: plugin.Ranker(&packing.Demand{})}
-			profiles = append(profiles, Profile{p.SchedulerName, plugin, packer, plugin.NodeRules()})
+			packer := packing.Packer{Rules: packing.NewRules(plugin.Model), Ranker: plugin.Ranker(&packing.Demand{})}
+			profiles = append(profiles, Profile{p.SchedulerName, plugin, packer})
 		}
 	}
 	return profiles, nil

@@ -44,7 +44,7 @@ func TestProfilesArguments(t *testing.T) {
 		want         packing.Ranker
 	}{
 		"terms off":      {"SlotPacking", "{balance: {fragmentation: false, stranding: false, cpuShortage: false, scarcity: false}}", packing.Balance{Terms: none, Demand: &packing.Demand{}}},
-		"terms, default": {"SlotPacking", "{tenancy: mixed}", packing.Balance{Terms: packing.AllTerms, Demand: &packing.Demand{}}},
+		"terms, default": {"SlotPacking", "{candidateNodes: 8}", packing.Balance{Terms: packing.AllTerms, Demand: &packing.Demand{}}},
 		"weights":        {"ComplementaryPacking", "{alphaPercent: 100}", packing.Complementary{Alpha: 1000}},
 		"no weights":     {"ComplementaryPacking", "{}", packing.DiluWeights},
 		"no arguments":   {"ComplementaryPacking", "null", packing.DiluWeights},

@@ -130,8 +130,6 @@ func (s *Snapshot) Derive(node *v1.Node, profile Profile, asks *v1.Pod, without 
 	n.Untrusted, n.Node, n.placed = d.Build(), d.Node, d.Occupants()
 	if err != nil {
 		n.Untrusted = fmt.Errorf("%w: %w", nodeview.ErrInventory, err)
-	} else if err := profile.CheckRules(inventory); err != nil {
-		n.Untrusted = err
 	}
 	free := n.Free(v1.ResourceMemory)
 	n.CPU, n.RAM = packing.MilliCPU(n.freeMilliCPU()), share.Bytes(free.Value())

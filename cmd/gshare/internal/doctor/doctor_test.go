@@ -215,16 +215,7 @@ func TestFindings(t *testing.T) {
 			i.node.Labels, i.agent, i.inventory = nil, nil, kube.Inventory{}
 		}, agent, "nodes", Failed, "0 nodes", "kubectl label"},
 		"no inventory":        {func(i *installation) { i.inventory = kube.Inventory{} }, gpus, "inventory", Failed, "none", "log"},
-		"rules of no profile": {func(i *installation) { i.inventory.Rules.GammaPercent = 120 }, gpus, "rules", Failed, "profile gshare-complementary assumes 150", "node.yaml"},
-		"rules of one profile": {func(i *installation) {
-			i.config.Data["config.yaml"] += "- schedulerName: mixed\n  plugins: {multiPoint: {enabled: [{name: SlotPacking}]}}\n" +
-				"  pluginConfig: [{name: SlotPacking, args: {tenancy: mixed}}]\n"
-		}, gpus, "rules", Warning, "node enforces tenancy namespace, profile mixed assumes mixed", "other nodes"},
-		"another window": {func(i *installation) {
-			i.config.Data["config.yaml"] += "- schedulerName: slow\n  plugins: {multiPoint: {enabled: [{name: SlotPacking}]}}\n" +
-				"  pluginConfig: [{name: SlotPacking, args: {window: 100ms}}]\n"
-		}, gpus, "rules", Warning, "node enforces window 50ms, profile slow assumes 100ms", "other nodes"},
-		"rules not published": {func(i *installation) { i.inventory.Rules = nil }, gpus, "rules", Warning, "not published", "upgrade the node agent"},
+		"rules not published": {func(i *installation) { i.inventory.Rules = nil }, gpus, "rules", Warning, "not published, the defaults are assumed: gammaPercent 150, tenancy user", "upgrade the node agent"},
 		"old containerd":      {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.6.8" }, containers, "cdi", Failed, "1.6.8", "2.0"},
 		"CDI may be off":      {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.20" }, containers, "cdi", Warning, "1.7.20", "enable_cdi"},
 		"other runtime":       {func(i *installation) { i.node.Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.37.0" }, containers, "cdi", Warning, "cri-o", "CDI"},

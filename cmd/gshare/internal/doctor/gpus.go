@@ -11,7 +11,6 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/node/enforcement"
-	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -38,7 +37,7 @@ func (e *examination) checkGPUs(s *cluster.Snapshot, n *examinedNode) {
 	if len(n.agents) == 0 {
 		e.addFinding(gpus, n.Name, "owner", Warning, "an inventory without a node agent", "start the node agent: the inventory may be out of date and pods may fail to start")
 	}
-	e.rules(n, inventory, s.Profiles)
+	e.rules(n, inventory)
 	e.checkHealth(n)
 	e.checkSharing(n)
 	e.checkCapacities(n, kube.NodeResources(inventory, s.PodsOn(n.Name)...))
@@ -75,31 +74,18 @@ func sliceCounts(inv kube.Inventory) string {
 	return strings.Join(list, ", ")
 }
 
-// rules checks that the agent admits whatever the scheduler's profiles admit. A node that fails this check for every profile gets no pods.
-func (e *examination) rules(n *examinedNode, inventory kube.Inventory, profiles []cluster.Profile) {
-	r := inventory.Rules
-	if r == nil {
-		e.addFinding(gpus, n.Name, "rules", Warning, "not published: gamma, tenancy and window of the agent are not compared with the scheduler's", "upgrade the node agent")
-		return
+// rules reports the rules of the node, by which shares are placed there.
+func (e *examination) rules(n *examinedNode, inventory kube.Inventory) {
+	r := inventory.RulesOrDefault()
+	tenancy := "user"
+	if r.MixTenants {
+		tenancy = "mixed"
 	}
-	var differences []string
-	for _, p := range profiles {
-		if err := p.CheckRules(inventory); err != nil {
-			differences = append(differences, err.Error())
-		}
+	message := fmt.Sprintf("gammaPercent %d, tenancy %s, window %v", r.GammaPercent, tenancy, r.Window.Duration)
+	if inventory.Rules == nil {
+		message = "not published, the defaults are assumed: " + message
 	}
-	switch len(differences) {
-	case 0:
-		tenancy := v1alpha1.Namespace
-		if r.MixTenants {
-			tenancy = v1alpha1.Mixed
-		}
-		e.addFinding(gpus, n.Name, "rules", OK, fmt.Sprintf("gammaPercent %d, tenancy %s, window %v", r.GammaPercent, tenancy, r.Window.Duration), "")
-	case len(profiles):
-		e.addFinding(gpus, n.Name, "rules", Failed, strings.Join(differences, "; "), cluster.RulesRemedy)
-	default:
-		e.addFinding(gpus, n.Name, "rules", Warning, strings.Join(differences, "; "), cluster.RulesRemedy+", unless the pods of this profile are to use other nodes")
-	}
+	e.addCheck(gpus, n.Name, "rules", inventory.Rules != nil, Warning, message, "upgrade the node agent")
 }
 
 // checkHealth checks that all slices of the node accept new pods.

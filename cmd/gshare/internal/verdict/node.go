@@ -245,7 +245,7 @@ func makesInstances(n *v1.Node) bool {
 
 func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
 	reason := n.Untrusted
-	for _, known := range []error{nodeview.ErrInventory, nodeview.ErrRules, nodeview.ErrPlacement, nodeview.ErrUnknownUse, nodeview.ErrNominated} {
+	for _, known := range []error{nodeview.ErrInventory, nodeview.ErrPlacement, nodeview.ErrUnknownUse, nodeview.ErrNominated} {
 		if errors.Is(n.Untrusted, known) {
 			reason = known
 		}
@@ -255,8 +255,6 @@ func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
 	case nodeview.ErrInventory:
 		o.Detail = n.Untrusted.Error()
 		o.Fix = "the node agent writes the annotation " + kube.AnnotationInventory + " again when it is removed: look at its log"
-	case nodeview.ErrRules:
-		o.Detail, o.Fix = strings.TrimPrefix(n.Untrusted.Error(), o.Reason+": "), cluster.RulesRemedy
 	case nodeview.ErrNominated:
 		o.Fix = "wait until the nominated pod has been bound"
 	default:

@@ -88,9 +88,13 @@ var failures = map[string]failure{
 	"malformed inventory": {
 		func(_ *testing.T, w *world) { w.node.Annotations = map[string]string{kube.AnnotationInventory: "{"} },
 		NoNode, "1 gshare inventory is malformed", "look at its log", "", func(w *world) { w.node.Annotations = nil }},
-	"other rules": {
-		func(_ *testing.T, w *world) { w.rules = rulesOf(120) },
-		NoNode, "1 the node's gshare rules differ from the profile's", "node.yaml", "", func(w *world) { w.rules = rulesOf(150) }},
+	"limits above the node's own bound": {
+		func(t *testing.T, w *world) {
+			w.rules = rulesOf(100)
+			w.pod.Annotations[kube.AnnotationSMLimit] = "60"
+			w.beside(t, "a", share.Elastic, 500, 1000, 1024)
+		},
+		NoNode, "1 limits would exceed the oversubscription bound", "lower gshare.dev/sm-limit", string(kube.ResourceSM), func(w *world) { w.rules = rulesOf(150) }},
 	"slice closed without a reason": {
 		func(_ *testing.T, w *world) { w.slices[0].Healthy = false },
 		NoNode, "1 matching GPUs are unhealthy", "no reason given: see the agent's log", "", func(w *world) { w.slices[0].Healthy = true }},

@@ -17,11 +17,11 @@ func TestComplementaryPackingArgs(t *testing.T) {
 		"alpha":           {"{alphaPercent: 75}", 75, 25, ""},
 		"beta":            {"{betaPercent: 100}", 0, 100, ""},
 		"both":            {"{alphaPercent: 30, betaPercent: 70}", 30, 70, ""},
-		"shared args":     {"{gammaPercent: 120}", 60, 40, ""},
+		"shared args":     {"{candidateNodes: 8}", 60, 40, ""},
 		"not 100":         {"{alphaPercent: 30, betaPercent: 60}", 0, 0, "add up to 100"},
 		"negative":        {"{alphaPercent: -1}", 0, 0, "alphaPercent: -1"},
 		"more than whole": {"{betaPercent: 101}", 0, 0, "betaPercent: 101"},
-		"low gamma":       {"{gammaPercent: 99}", 0, 0, "gammaPercent: 99"},
+		"gamma":           {"{gammaPercent: 150}", 0, 0, "gammaPercent: is now set on the nodes"},
 		"unknown field":   {"{alpha: 0.6}", 0, 0, "alpha"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package v1alpha1
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -25,7 +24,7 @@ func Load(obj runtime.Object, into Args) error {
 }
 
 // Decode decodes the arguments of a plugin as kube-scheduler passes them: nil if the user has set none, otherwise raw JSON or YAML. It
-// refuses unknown fields and does not fill in defaults.
+// refuses unknown fields, and those of earlier versions with advice, and does not fill in defaults.
 func Decode(obj runtime.Object, into any) error {
 	if obj == nil {
 		return nil
@@ -34,25 +33,35 @@ func Decode(obj runtime.Object, into any) error {
 	if !ok {
 		return fmt.Errorf("decode plugin args: want raw args, got %T", obj)
 	}
+	var fields map[string]any
+	if yaml.Unmarshal(raw.Raw, &fields) == nil { // UnmarshalStrict returns the error
+		for _, name := range []string{"gammaPercent", "tenancy", "window"} {
+			if _, set := fields[name]; set {
+				return NodeSettingError(name, name)
+			}
+		}
+	}
 	if err := yaml.UnmarshalStrict(raw.Raw, into); err != nil {
 		return fmt.Errorf("decode plugin args: %w", err)
 	}
 	return nil
 }
 
+// NodeSettingError returns the error for an argument that earlier versions of the scheduler and of the descheduler's plugin had, and that
+// is now the given field in the configuration of node agents.
+func NodeSettingError(argument, field string) error {
+	return fmt.Errorf("%s: is now set on the nodes: remove it here, and set %s in the configuration of the node agents "+
+		"(node.yaml; with Helm, the value config)", argument, field)
+}
+
 const (
-	defaultGammaPercent   = 150
 	defaultCandidateNodes = 64
 	defaultAlphaPercent   = 60
 )
 
 // Default fills in the default of each argument that is not set.
 func (a *SharingArgs) Default() {
-	setDefault(&a.GammaPercent, defaultGammaPercent)
 	setDefault(&a.CandidateNodes, defaultCandidateNodes)
-	if a.Tenancy == "" {
-		a.Tenancy = Namespace
-	}
 }
 
 // Default fills in the default of each argument that is not set.
@@ -81,24 +90,12 @@ func setDefault[T any](field **T, value T) {
 	}
 }
 
-const maxGammaPercent = 1000
-
 // Validate returns an error that names every argument that is out of range. Call it after Default.
 func (a *SharingArgs) Validate() error {
-	var errs []error
-	if *a.GammaPercent < 100 || *a.GammaPercent > maxGammaPercent {
-		errs = append(errs, fmt.Errorf("gammaPercent: %d is not between 100 and %d", *a.GammaPercent, maxGammaPercent))
-	}
 	if *a.CandidateNodes < 0 {
-		errs = append(errs, fmt.Errorf("candidateNodes: %d is negative", *a.CandidateNodes))
+		return fmt.Errorf("candidateNodes: %d is negative", *a.CandidateNodes)
 	}
-	if a.Tenancy != Namespace && a.Tenancy != Mixed {
-		errs = append(errs, fmt.Errorf("tenancy: %q is neither %q nor %q", a.Tenancy, Namespace, Mixed))
-	}
-	if w := a.Window; w != nil && (w.Duration < 10*time.Millisecond || time.Second%w.Duration != 0) {
-		errs = append(errs, fmt.Errorf("window: %v does not divide a second into parts of 10ms or more", w.Duration))
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Validate returns an error that names every argument that is out of range. Call it after Default.

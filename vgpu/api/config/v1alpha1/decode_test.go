@@ -24,22 +24,22 @@ func TestDefaults(t *testing.T) {
 	if err := args.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if *args.GammaPercent != 150 || *args.CandidateNodes != 64 || args.Tenancy != Namespace || !*args.Balance.Scarcity {
+	if *args.CandidateNodes != 64 || !*args.Balance.Scarcity {
 		t.Errorf("defaults are %+v", args)
 	}
 }
 
 func TestDecode(t *testing.T) {
 	tests := map[string]struct{ raw, wantErr string }{
-		"all set":       {raw: `{"gammaPercent":120,"tenancy":"mixed","window":"50ms","candidateNodes":0,"balance":{"scarcity":false}}`},
-		"yaml":          {raw: "tenancy: mixed\n"},
+		"all set":       {raw: `{"candidateNodes":0,"balance":{"scarcity":false}}`},
+		"yaml":          {raw: "candidateNodes: 8\n"},
 		"with kind":     {raw: `{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"SlotPackingArgs"}`},
 		"unknown field": {raw: `{"gama":1}`, wantErr: "gama"},
-		"wrong type":    {raw: `{"gammaPercent":"much"}`, wantErr: "gammaPercent"},
-		"low gamma":     {raw: `{"gammaPercent":99}`, wantErr: "gammaPercent: 99"},
-		"tenancy":       {raw: `{"tenancy":"everyone"}`, wantErr: `"everyone"`},
-		"no window":     {raw: `{"window":"0s"}`, wantErr: "window: 0s"},
-		"window":        {raw: `{"window":"30ms"}`, wantErr: "window: 30ms"},
+		"wrong type":    {raw: `{"candidateNodes":"many"}`, wantErr: "candidateNodes"},
+		"not a mapping": {raw: "gammaPercent", wantErr: "decode plugin args"},
+		"gamma":         {raw: `{"gammaPercent":150}`, wantErr: "gammaPercent: is now set on the nodes: remove it here, and set gammaPercent in"},
+		"tenancy":       {raw: "candidateNodes: 8\ntenancy: namespace\n", wantErr: "tenancy: is now set on the nodes"},
+		"window":        {raw: `{"window":null}`, wantErr: "window: is now set on the nodes"},
 		"negative":      {raw: `{"candidateNodes":-1}`, wantErr: "negative"},
 	}
 	for name, tt := range tests {

@@ -1,31 +1,10 @@
 // Package v1alpha1 defines the configuration of the scheduler plugins: the args in the pluginConfig of a KubeSchedulerConfiguration.
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-// Tenancy says whether pods of different namespaces may share a slice.
-type Tenancy string
-
-// Namespace, the default, lets only pods of one namespace at a time share a slice. Mixed lifts that restriction.
-const (
-	Namespace Tenancy = "namespace"
-	Mixed     Tenancy = "mixed"
-)
-
 // SharingArgs holds the arguments that all packing plugins have.
 type SharingArgs struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind,omitempty"`
-
-	// GammaPercent bounds the sum of SM limit x quota limit on a slice, in percent of the slice. At least 100; default 150.
-	GammaPercent *int64 `json:"gammaPercent,omitempty"`
-
-	// Tenancy is "namespace" (default) or "mixed".
-	Tenancy Tenancy `json:"tenancy,omitempty"`
-
-	// Window is the accounting window that nodes must have: the field of this name in the configuration of their agents. Nodes with another
-	// window are refused. By default any window is accepted, as which shares fit together does not depend on it.
-	Window *metav1.Duration `json:"window,omitempty"`
 
 	// CandidateNodes is the maximum number of nodes, best first, that the other plugins filter for one pod. For a pod that they judge only
 	// by resources, taints and node affinity, it is the best node alone. The choice stays exact: all other nodes rank lower, and if every

@@ -43,6 +43,9 @@ var large = wish{sm: 60, quota: 100, mem: 1024}
 // No two of these are on one GPU.
 var keyed = wish{sm: 10, quota: 100, mem: 1024, annotation: kube.AnnotationAntiAffinity, say: "replica"}
 
+// Two of these are on one GPU where the node has the default γ.
+var growing = wish{sm: 10, quota: 100, mem: 1024, annotation: kube.AnnotationSMLimit, say: "60"}
+
 func eachSlice(set func(*kube.Slice)) func(*machine) {
 	return func(m *machine) {
 		for i := range m.slices {
@@ -74,9 +77,9 @@ var failures = map[string]failure{
 	"cordon":    {node: func(m *machine) { m.node.Spec.Unschedulable = true }, asks: large, reason: "the node is cordoned", scheduler: "unschedulable"},
 	"bare-node": {node: func(m *machine) { m.slices = nil }, asks: large, reason: "no gshare GPUs", scheduler: "Insufficient gshare/mem"},
 	"malformed": {node: func(m *machine) { m.text = "{" }, asks: large, reason: "gshare inventory is malformed"},
-	"rules": {node: func(m *machine) {
-		m.rules = &kube.Rules{GammaPercent: 120, Window: metav1.Duration{Duration: 100 * time.Millisecond}}
-	}, asks: large, reason: "the node's gshare rules differ from the profile's", scheduler: "node enforces gammapercent 120, profile gshare assumes 150"},
+	"gamma": {node: func(m *machine) {
+		m.rules = &kube.Rules{GammaPercent: 100, Window: metav1.Duration{Duration: 100 * time.Millisecond}}
+	}, before: []wish{growing, growing}, asks: growing, reason: "limits would exceed the oversubscription bound", mended: true},
 	"stray":    {strays: 3, asks: large, reason: "insufficient GPU SM-time", scheduler: "insufficient gshare/sm-time", mended: true},
 	"bare-pod": {asks: wish{sm: 50, quota: 100, mem: 1024, bare: true}, scheduler: "gshare/vgpu"},
 }
