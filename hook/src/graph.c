@@ -385,9 +385,18 @@ static uint64_t add_pending(CUdevice d, int64_t bytes) {
 	return before;
 }
 
-/* Charges what the driver has reserved for graphs on a device. */
-static void refresh_device(CUdevice d) {
-	gsh_item_resize(GRAPH_MEMORY, (uint64_t)d, graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT));
+/*
+ * Charges what the driver has reserved for graphs on a device. `hold` is what a launch has reserved that is complete: if it took idle memory, on
+ * which others count that are under way, these need as much once more, so that it stays charged until they are complete.
+ */
+static void refresh_device(CUdevice d, uint64_t hold) {
+	uint64_t bytes = graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
+	gsh_ledger_lock();
+	struct gsh_item *i = gsh_item_find(GRAPH_MEMORY, (uint64_t)d);
+	uint64_t held = i ? i->bytes + hold : 0, most = i ? bytes + i->other : 0;
+	gsh_ledger_unlock();
+	if (held > most) held = most;
+	gsh_item_resize(GRAPH_MEMORY, (uint64_t)d, held > bytes ? held : bytes);
 }
 
 static uint64_t frees_begun; /* calls that free memory of graphs; guarded by the ledger's lock */
@@ -481,7 +490,7 @@ static CUresult commit_memory(struct launch *l, CUgraphExec e, CUresult r, bool 
 	add_pending(l->device, -(int64_t)l->bytes);
 	if (!l->hold.counted) return r;
 	int cancel = gsh_pools_lock(); /* the last to set the charge has read the latest value */
-	refresh_device(l->device);
+	refresh_device(l->device, l->hold.bytes);
 	gsh_pools_unlock(cancel);
 	gsh_memory_release(l->hold.on.vgpu, l->hold.bytes);
 	return r;
@@ -544,7 +553,7 @@ GSH_EXPORT CUresult cuDeviceGraphMemTrim(CUdevice d) {
 	NEED(cuDeviceGraphMemTrim);
 	int cancel = gsh_pools_lock();
 	CUresult r = add_pending(d, 0) ? CUDA_SUCCESS : real(d);
-	refresh_device(d);
+	refresh_device(d, 0);
 	gsh_pools_unlock(cancel);
 	return r;
 }

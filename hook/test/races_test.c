@@ -100,9 +100,10 @@ static void swap_pool(uint64_t *random) {
 	atomic_store(&swapped, cuMemPoolCreate(&pool, &props) ? NULL : pool);
 }
 
-static void launch_common(uint64_t i, CUstream s) {
-	if (common[i] && cuGraphLaunch(common[i], s) == CUDA_SUCCESS) atomic_fetch_add(&launched, 1);
+static void run_graph(CUgraphExec e, CUstream s) {
+	if (e && cuGraphLaunch(e, s) == CUDA_SUCCESS) atomic_fetch_add(&launched, 1);
 }
+static void launch_common(uint64_t i, CUstream s) { run_graph(common[i], s); }
 
 /* Makes the spare pool current, or the default one. */
 static void choose_pool(uint64_t *random) {
@@ -252,7 +253,7 @@ static void trim_beside(struct thread *t) {
 	cuGraphDestroy(g);
 	if (r) return;
 	for (int i = 0; i < 2; i++) {
-		if (cuGraphLaunch(e, t->own[0]) == CUDA_SUCCESS) atomic_fetch_add(&launched, 1);
+		run_graph(e, t->own[0]);
 		fakecuda_at_return(below(t, 2) ? trim_graphs_now : trim_graphs_next);
 	}
 	cuGraphExecDestroy(e);
@@ -265,6 +266,60 @@ static void free_beside(struct thread *t) {
 	if (below(t, 2)) fakecuda_at_return(launch_common_now);
 	below(t, 2) ? cuMemFree_v2(common_kept[i]) : cuMemFreeAsync(common_kept[i], t->own[0]);
 	if (below(t, 2)) launch_common(below(t, 2), any_stream(t));
+}
+
+/* Returns a graph that allocates bytes, unless they are 0, and stores their address; or that frees what is stored there. */
+static CUgraphExec memory_graph(uint64_t bytes, CUdeviceptr *kept) {
+	CUgraph g;
+	CUgraphNode n;
+	CUgraphExec e;
+	CUDA_MEM_ALLOC_NODE_PARAMS p = {.poolProps = {.allocType = 1, .location = {1, 0}}, .bytesize = bytes};
+	cuGraphCreate(&g, 0);
+	if (bytes && cuGraphAddMemAllocNode(&n, g, NULL, 0, &p) == CUDA_SUCCESS) *kept = p.dptr;
+	if (!bytes) cuGraphAddMemFreeNode(&n, g, NULL, 0, *kept);
+	if (cuGraphInstantiateWithFlags(&e, g, 0)) e = NULL;
+	cuGraphDestroy(g);
+	return e;
+}
+
+/* Gives up most of what the program has. */
+static void give_up(struct thread *t) {
+	for (int i = 0; i < OBJECTS; i++) {
+		if (t->memory[i] && cuMemFree_v2(t->memory[i]) == CUDA_SUCCESS) t->memory[i] = 0;
+		if (t->kept[i]) cuMemFree_v2(t->kept[i]);
+	}
+	for (int i = 0; i < 2; i++) cuMemFree_v2(common_kept[i]);
+	if (t->array) cuArrayDestroy(t->array), t->array = NULL;
+	cuStreamEndCapture(t->own[0], &(CUgraph){0});
+	cuCtxSynchronize();
+	cuDeviceGraphMemTrim(0);
+}
+
+/*
+ * Launches a graph again whose memory was freed, by a call or by a graph, and that another graph may have by now: the limit has no room for both.
+ */
+static void launch_freed(struct thread *t) {
+	uint64_t bytes = LIMIT / 2 + (2 + below(t, 200)) * MIB;
+	CUdeviceptr p = 0, q = 0;
+	give_up(t);
+	CUgraphExec first = memory_graph(bytes, &p), second = memory_graph(bytes, &q), freeing = memory_graph(0, &p);
+	for (int i = 0; i < 3; i++) {
+		run_graph(first, t->own[0]);
+		switch (below(t, 4)) {
+		case 0: cuMemFree_v2(p); break;
+		case 1: cuMemFreeAsync(p, t->own[0]); break;
+		case 2: run_graph(freeing, t->own[0]); break;
+		default: break;
+		}
+		run_graph(below(t, 4) ? second : first, t->own[0]);
+		run_graph(first, t->own[0]);
+		cuMemFree_v2(below(t, 2) ? p : q);
+	}
+	cuMemFree_v2(p);
+	cuMemFree_v2(q);
+	if (first) cuGraphExecDestroy(first);
+	if (second) cuGraphExecDestroy(second);
+	if (freeing) cuGraphExecDestroy(freeing);
 }
 
 /* Takes the place of a graph for a new one, or for none. */
@@ -292,8 +347,7 @@ static void make_graph(struct thread *t) {
 }
 
 static void launch_graph(struct thread *t) {
-	CUgraphExec e = t->exec[below(t, OBJECTS)];
-	if (e && cuGraphLaunch(e, any_stream(t)) == CUDA_SUCCESS) atomic_fetch_add(&launched, 1);
+	run_graph(t->exec[below(t, OBJECTS)], any_stream(t));
 }
 
 static void launch(struct thread *t) {
@@ -377,7 +431,7 @@ static const struct {
 #define O(name) {#name, name}
 	O(allocate), O(allocate_in_order), O(allocate_in_order), O(release), O(release), O(release_of_graph), O(change_pool), O(make_graph), O(launch_graph),
 	O(launch_graph), O(launch), O(begin_capture), O(end_capture), O(end_capture), O(synchronise), O(trim_graphs), O(cycle_pool), O(capture_beside), O(trim_beside), O(change_context), O(use_context),
-	O(change_array), O(swap_beside), O(choose_beside), O(free_beside), O(free_beside), O(use_green_context), O(map_memory)};
+	O(change_array), O(swap_beside), O(choose_beside), O(free_beside), O(free_beside), O(launch_freed), O(use_green_context), O(map_memory)};
 
 /* Returns the most memory that the process has had on a device. */
 static uint64_t most_used(void) {
