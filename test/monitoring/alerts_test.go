@@ -173,7 +173,9 @@ func load(t *testing.T, from func(string) ([]Query, error)) []Query {
 
 // TestPanels: each panel of the dashboard says what it shows.
 func TestPanels(t *testing.T) {
-	var d struct{ Panels []struct{ Type, Title, Description string } }
+	var d struct {
+		Panels []struct{ Type, Title, Description string }
+	}
 	if err := read(root, "dashboard.json", &d); err != nil {
 		t.Fatal(err)
 	}
