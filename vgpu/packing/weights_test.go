@@ -90,7 +90,7 @@ func TestWeightsCountOnce(t *testing.T) {
 					live = slices.Delete(live, 0, 1)
 					random.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
 				}
-				n := mixing(stored(gpuNode("n", 3)), true) // derived anew from the pods, as the scheduler does
+				n := mixing(stored(gpuNode("n", 3)), true) // built from the pods, as the scheduler does
 				for _, p := range live {
 					n.Take(Slots, p.pod, Plan{{{Slice: p.slice, Class: share.MPS}}})
 				}

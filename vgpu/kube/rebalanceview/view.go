@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Objects are what the API server shows of a cluster, and who may move its pods.
+// Objects are the objects of a cluster, read from its API server, and who may move its pods.
 type Objects struct {
 	Nodes      []*v1.Node
 	Pods       []*v1.Pod

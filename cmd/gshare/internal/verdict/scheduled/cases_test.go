@@ -18,7 +18,7 @@ type failure struct {
 	asks      wish
 	reason    string // of the first obstacle
 	scheduler string // what the scheduler says, where that is not the reason
-	mended    bool   // by the first change that is proposed
+	solved    bool   // by the first change that is proposed
 }
 
 // wish is what a pod asks for.
@@ -56,20 +56,20 @@ func eachSlice(set func(*kube.Slice)) func(*machine) {
 
 var failures = map[string]failure{
 	"memory": {before: []wish{{sm: 10, quota: 100, mem: 35840}, {sm: 10, quota: 100, mem: 35840}}, asks: wish{sm: 50, quota: 100, mem: 10240},
-		reason: "insufficient GPU memory", mended: true},
-	"time":      {before: []wish{large, large}, asks: wish{sm: 50, quota: 100, mem: 1024}, reason: "insufficient GPU SM-time", mended: true},
-	"turns":     {before: []wish{large, large}, asks: wish{sm: 60, quota: 40, mem: 1024}, reason: "insufficient GPU SM-time", mended: true},
-	"too-large": {asks: wish{sm: 50, quota: 100, mem: 50000}, reason: "share larger than a slice", mended: true},
-	"model":     {asks: wish{sm: 50, quota: 100, mem: 1024, annotation: kube.AnnotationModel, say: "H200"}, reason: "no GPU of an accepted model", mended: true},
-	"kind":      {asks: wish{sm: 50, quota: 100, mem: 1024, annotation: kube.AnnotationSlice, say: "1g.10gb"}, reason: "no slice of the requested kind", mended: true},
+		reason: "insufficient GPU memory", solved: true},
+	"time":      {before: []wish{large, large}, asks: wish{sm: 50, quota: 100, mem: 1024}, reason: "insufficient GPU SM-time", solved: true},
+	"turns":     {before: []wish{large, large}, asks: wish{sm: 60, quota: 40, mem: 1024}, reason: "insufficient GPU SM-time", solved: true},
+	"too-large": {asks: wish{sm: 50, quota: 100, mem: 50000}, reason: "share larger than a slice", solved: true},
+	"model":     {asks: wish{sm: 50, quota: 100, mem: 1024, annotation: kube.AnnotationModel, say: "H200"}, reason: "no GPU of an accepted model", solved: true},
+	"kind":      {asks: wish{sm: 50, quota: 100, mem: 1024, annotation: kube.AnnotationSlice, say: "1g.10gb"}, reason: "no slice of the requested kind", solved: true},
 	"unhealthy": {node: eachSlice(func(s *kube.Slice) { s.Healthy = false }), asks: large, reason: "matching GPUs are unhealthy"},
 	"no-mps": {node: eachSlice(func(s *kube.Slice) { s.Classes = []share.Isolation{share.Exclusive} }), asks: large,
-		reason: "isolation class cannot be enforced", mended: true},
+		reason: "isolation class cannot be enforced", solved: true},
 	"class": {before: []wish{large, large}, asks: wish{sm: 10, quota: 100, mem: 1024, annotation: kube.AnnotationIsolation, say: "elastic"},
-		reason: "GPUs serve another isolation class", mended: true},
+		reason: "GPUs serve another isolation class", solved: true},
 	"tenant": {before: []wish{{namespace: "web", sm: 60, quota: 100, mem: 1024}, {namespace: "web", sm: 60, quota: 100, mem: 1024}},
 		asks: wish{sm: 10, quota: 100, mem: 1024}, reason: "GPUs are shared by another namespace"},
-	"anti-affinity": {before: []wish{keyed, keyed}, asks: keyed, reason: "GPUs hold a share with the same anti-affinity", mended: true},
+	"anti-affinity": {before: []wish{keyed, keyed}, asks: keyed, reason: "GPUs hold a share with the same anti-affinity", solved: true},
 	"tickets": {node: eachSlice(func(s *kube.Slice) { s.MaxShares = 1 }), before: []wish{large, large}, asks: wish{sm: 10, quota: 10, mem: 1024},
 		reason: "insufficient gshare/vgpu"},
 	"taint": {node: func(m *machine) { m.node.Spec.Taints = []v1.Taint{{Key: "lab", Effect: v1.TaintEffectNoSchedule}} }, asks: large,
@@ -79,7 +79,7 @@ var failures = map[string]failure{
 	"malformed": {node: func(m *machine) { m.text = "{" }, asks: large, reason: "gshare inventory is malformed"},
 	"gamma": {node: func(m *machine) {
 		m.rules = &kube.Rules{GammaPercent: 100, Window: metav1.Duration{Duration: 100 * time.Millisecond}}
-	}, before: []wish{growing, growing}, asks: growing, reason: "limits would exceed the oversubscription bound", mended: true},
-	"stray":    {strays: 3, asks: large, reason: "insufficient GPU SM-time", scheduler: "insufficient gshare/sm-time", mended: true},
+	}, before: []wish{growing, growing}, asks: growing, reason: "limits would exceed the oversubscription bound", solved: true},
+	"stray":    {strays: 3, asks: large, reason: "insufficient GPU SM-time", scheduler: "insufficient gshare/sm-time", solved: true},
 	"bare-pod": {asks: wish{sm: 50, quota: 100, mem: 1024, bare: true}, scheduler: "gshare/vgpu"},
 }

@@ -73,10 +73,10 @@ func (r *rig) compare(t *testing.T, s *cluster.Snapshot, name string, p *v1.Pod)
 	if reason != f.reason || !strings.Contains(said, strings.ToLower(want)) {
 		t.Errorf("verdict %q, want %q; the scheduler said %q", reason, f.reason, said)
 	}
-	if f.mended != (len(report.Changes) > 0) {
+	if f.solved != (len(report.Changes) > 0) {
 		t.Fatalf("changes %+v", report.Changes)
 	}
-	if f.mended {
-		r.until(t, r.add(t, edited(t, name+"-mended", name, f.asks, report.Changes[0]), false), bound)
+	if f.solved {
+		r.until(t, r.add(t, edited(t, name+"-solved", name, f.asks, report.Changes[0]), false), bound)
 	}
 }
