@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,7 +78,7 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	program, err := exec.LookPath(args[0])
 	if err != nil {
-		return cli.WithExitCode(127, err)
+		return cli.WithExitCode(shellCode(err), err)
 	}
 	hook, err := findHook(o.hook)
 	if err != nil {
@@ -88,13 +89,21 @@ func (o *runOptions) run(cmd *cobra.Command, args []string) error {
 	})
 	grant, err := agent.New(o.socket).Run(cmd.Context(), request, func(reason *control.Refusal) {
 		slow.Stop()
-		fmt.Fprintln(os.Stderr, "gshare: waiting:", refusalText(*reason))
+		fmt.Fprintln(os.Stderr, "gshare: waiting:", refusalText(reason))
 	})
 	slow.Stop()
 	if err != nil {
 		return refusalError(err)
 	}
 	return execProgram(cmd.Context(), program, args, hook, grant)
+}
+
+// shellCode returns the exit code of a shell for a program that cannot be started.
+func shellCode(err error) int {
+	if errors.Is(err, fs.ErrPermission) {
+		return 126
+	}
+	return 127
 }
 
 // execProgram replaces this process by the program, which thereby keeps the share. It returns only on an error.
@@ -136,7 +145,7 @@ var flagNames = map[string]string{
 }
 
 // refusalText returns the agent's refusal in terms of the command line: the flag at fault, the reason, and shares that would fit.
-func refusalText(r control.Refusal) string {
+func refusalText(r *control.Refusal) string {
 	text := r.Reason
 	if flag := flagNames[r.Field]; flag != "" {
 		text = flag + ": " + text

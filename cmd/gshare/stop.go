@@ -45,12 +45,22 @@ func oneRun(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// refusalError returns the agent's refusal as an error in terms of the command line, and other errors as they are.
+// refusalCodes are the exit codes for refusals of the agent. Of kinds that an agent of another version sends, it is that of a failure.
+var refusalCodes = map[control.RefusalKind]int{
+	control.Invalid: 2, control.Busy: 1, control.NotFound: 1, control.Forbidden: 1, control.Failed: 1,
+}
+
+// refusalError returns the agent's refusal as an error in terms of the command line, with its exit code, and other errors as they are.
 func refusalError(err error) error {
-	if refused := (*agent.Refused)(nil); errors.As(err, &refused) {
-		return errors.New(refusalText(refused.Refusal))
+	refusal, ok := errors.AsType[*control.Refusal](err)
+	if !ok {
+		return err
 	}
-	return err
+	code, ok := refusalCodes[refusal.Kind]
+	if !ok {
+		code = 1
+	}
+	return cli.WithExitCode(code, errors.New(refusalText(refusal)))
 }
 
 // addSocket adds the flag of the agent's control socket.

@@ -106,7 +106,7 @@ func (d *deviceSet) findDevices(node *packing.Node, pod *packing.Pod) ([]packing
 		if sh := pod.Request.Containers[0].Share; refusal == packing.OverLimits && sh.SMLimit > sh.SMRequest {
 			field = share.FieldSMLimit
 		}
-		return nil, &control.Refusal{Field: field, Reason: d.refusalText(refusal), Fits: d.suggestions(node, pod)}
+		return nil, &control.Refusal{Kind: control.Busy, Field: field, Reason: d.refusalText(refusal), Fits: d.suggestions(node, pod)}
 	}
 	return plan[0], nil
 }

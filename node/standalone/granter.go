@@ -73,7 +73,7 @@ func (g *granter) admitOrQueue(w *waiter, wait bool) (refusal *control.Refusal, 
 		return refusal, false
 	}
 	if g.waitersOf(w.process.UID) >= maxWaiters {
-		return &control.Refusal{Reason: fmt.Sprintf("user %d already has %d requests that wait, the most that are queued; %s",
+		return &control.Refusal{Kind: control.Busy, Reason: fmt.Sprintf("user %d already has %d requests that wait, the most that are queued; %s",
 			w.process.UID, maxWaiters, refusal.Reason)}, false
 	}
 	w.setReason(refusal)
@@ -118,6 +118,7 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 	picks, refusal := g.devices.findDevices(g.devices.loaded(g.runs.snapshot()), pod)
 	if refusal != nil {
 		if _, never := g.devices.findDevices(g.devices.empty, pod); never != nil {
+			never.Kind = control.Invalid
 			return never, false
 		}
 		return refusal, true
@@ -246,7 +247,7 @@ func (g *granter) owned(uid uint32, name string) (*run, error) {
 		return nil, err
 	}
 	if uid != 0 && uid != r.UID {
-		return nil, fmt.Errorf("%s is another user's", r.ID)
+		return nil, &control.Refusal{Kind: control.Forbidden, Reason: r.ID + " is another user's"}
 	}
 	return r, nil
 }
@@ -262,9 +263,9 @@ func (g *granter) setLimit(uid uint32, r control.LimitRequest) *control.Refusal 
 	}
 	switch {
 	case run.container == nil:
-		return &control.Refusal{Reason: fmt.Sprintf("%s is not served: %s", run.ID, run.unserved)}
+		return &control.Refusal{Kind: control.Failed, Reason: fmt.Sprintf("%s is not served: %s", run.ID, run.unserved)}
 	case (r.SMLimit == nil) == (r.Quota == nil):
-		return &control.Refusal{Reason: "want one of an SM limit and a quota"}
+		return &control.Refusal{Kind: control.Invalid, Reason: "want one of an SM limit and a quota"}
 	case r.SMLimit != nil:
 		err = g.resize(run, *r.SMLimit)
 	default:

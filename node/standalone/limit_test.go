@@ -78,18 +78,19 @@ func TestSetLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		user uint32
 		ask  control.LimitRequest
+		kind control.RefusalKind
 		want string
 	}{
-		"below the request": {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(29))}, "not between the request of 30% and the limit of 60%"},
-		"above the cap":     {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(61))}, "not between"},
-		"absurd":            {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(1 << 62))}, "not between"},
-		"class mps":         {program.UID, control.LimitRequest{Run: "fixed", SMLimit: new(int64(30))}, "only shares of class elastic"},
-		"nobody":            {program.UID, control.LimitRequest{Run: "nobody", SMLimit: new(int64(30))}, "no run has"},
-		"two of a name":     {program.UID, control.LimitRequest{Run: "twin", SMLimit: new(int64(10))}, "more than one run"},
-		"another user":      {program.UID + 7, control.LimitRequest{Run: "serve", SMLimit: new(int64(40))}, "another user's"},
+		"below the request": {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(29))}, control.Invalid, "not between the request of 30% and the limit of 60%"},
+		"above the cap":     {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(61))}, control.Invalid, "not between"},
+		"absurd":            {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(1 << 62))}, control.Invalid, "not between"},
+		"class mps":         {program.UID, control.LimitRequest{Run: "fixed", SMLimit: new(int64(30))}, control.Invalid, "only shares of class elastic"},
+		"nobody":            {program.UID, control.LimitRequest{Run: "nobody", SMLimit: new(int64(30))}, control.NotFound, "no run has"},
+		"two of a name":     {program.UID, control.LimitRequest{Run: "twin", SMLimit: new(int64(10))}, control.NotFound, "more than one run"},
+		"another user":      {program.UID + 7, control.LimitRequest{Run: "serve", SMLimit: new(int64(40))}, control.Forbidden, "another user's"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if refusal := n.granter.setLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
+			if refusal := n.granter.setLimit(test.user, test.ask); refusal == nil || refusal.Kind != test.kind || !strings.Contains(refusal.Reason, test.want) {
 				t.Errorf("%s: %+v", name, refusal)
 			}
 		})
@@ -138,18 +139,19 @@ func TestSetQuota(t *testing.T) {
 	for name, test := range map[string]struct {
 		user uint32
 		ask  control.LimitRequest
+		kind control.RefusalKind
 		want string
 	}{
-		"above its own": {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(51))}, "51% is not between 1% and the 50% that the run began with"},
-		"none":          {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(0))}, "not between"},
-		"absurd":        {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(1 << 62))}, "not between"},
-		"class elastic": {program.UID, control.LimitRequest{Run: "serve", Quota: new(int64(30))}, "only the quota of shares of class mps"},
-		"another user":  {program.UID + 7, control.LimitRequest{Run: "part", Quota: new(int64(30))}, "another user's"},
-		"nothing":       {program.UID, control.LimitRequest{Run: "part"}, "want one of"},
-		"both":          {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(30)), SMLimit: new(int64(30))}, "want one of"},
+		"above its own": {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(51))}, control.Invalid, "51% is not between 1% and the 50% that the run began with"},
+		"none":          {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(0))}, control.Invalid, "not between"},
+		"absurd":        {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(1 << 62))}, control.Invalid, "not between"},
+		"class elastic": {program.UID, control.LimitRequest{Run: "serve", Quota: new(int64(30))}, control.Invalid, "only the quota of shares of class mps"},
+		"another user":  {program.UID + 7, control.LimitRequest{Run: "part", Quota: new(int64(30))}, control.Forbidden, "another user's"},
+		"nothing":       {program.UID, control.LimitRequest{Run: "part"}, control.Invalid, "want one of"},
+		"both":          {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(30)), SMLimit: new(int64(30))}, control.Invalid, "want one of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if refusal := n.granter.setLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
+			if refusal := n.granter.setLimit(test.user, test.ask); refusal == nil || refusal.Kind != test.kind || !strings.Contains(refusal.Reason, test.want) {
 				t.Errorf("%+v", refusal)
 			}
 		})

@@ -159,18 +159,19 @@ func TestFullDevices(t *testing.T) {
 	}
 	for _, test := range []struct {
 		ask    control.RunRequest
+		kind   control.RefusalKind
 		reason string
 		fits   []string
 	}{
-		{ask(60, 60, 1024), "insufficient GPU SM-time", []string{"--sm 40", "--quota 35"}},
-		{ask(60, 60, 65536), "insufficient GPU memory", nil},
-		{ask(40, 60, 65536), "insufficient GPU memory", []string{"--mem 40960Mi"}},
-		{ask(100, 100, 1024), "isolation class", nil},
-		{ask(60, 60, 1<<20), "larger than a slice", []string{"--mem 81920Mi"}},
+		{ask(60, 60, 1024), control.Busy, "insufficient GPU SM-time", []string{"--sm 40", "--quota 35"}},
+		{ask(60, 60, 65536), control.Busy, "insufficient GPU memory", nil},
+		{ask(40, 60, 65536), control.Busy, "insufficient GPU memory", []string{"--mem 40960Mi"}},
+		{ask(100, 100, 1024), control.Busy, "isolation class", nil},
+		{ask(60, 60, 1<<20), control.Invalid, "larger than a slice", []string{"--mem 81920Mi"}},
 	} {
 		t.Run(test.reason, func(t *testing.T) {
 			_, refusal := newProgram(t).admit(n, test.ask)
-			if refusal == nil || !strings.Contains(refusal.Reason, test.reason) {
+			if refusal == nil || refusal.Kind != test.kind || !strings.Contains(refusal.Reason, test.reason) {
 				t.Fatalf("%+v", refusal)
 			}
 			if diff := cmp.Diff(test.fits, refusal.Fits); diff != "" && test.fits != nil {
@@ -227,7 +228,7 @@ func TestWrongRequests(t *testing.T) {
 		"long name":    {control.RunRequest{SM: &one, MemoryMiB: &one, Name: strings.Repeat("x", 64)}, "name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, refusal := newProgram(t).admit(n, test.ask); refusal == nil || refusal.Field != test.field {
+			if _, refusal := newProgram(t).admit(n, test.ask); refusal == nil || refusal.Kind != control.Invalid || refusal.Field != test.field {
 				t.Errorf("%s: %+v, want field %s", name, refusal, test.field)
 			}
 		})

@@ -32,13 +32,16 @@ func requestOf(r control.RunRequest) (share.Request, error) {
 	return request, request.Validate()
 }
 
-// refusalOf converts an error to the refusal that the user gets, with the field of the request at fault if the error names one.
+// refusalOf converts an error to the refusal that the user gets: itself if it is one, else with the field of the request at fault if the error names
+// one, else a failure of the machine.
 func refusalOf(err error) *control.Refusal {
-	var field *share.FieldError
-	if errors.As(err, &field) {
-		return &control.Refusal{Field: field.Field, Reason: field.Reason}
+	if refusal, ok := errors.AsType[*control.Refusal](err); ok {
+		return refusal
 	}
-	return &control.Refusal{Reason: err.Error()}
+	if field, ok := errors.AsType[*share.FieldError](err); ok {
+		return &control.Refusal{Kind: control.Invalid, Field: field.Field, Reason: field.Reason}
+	}
+	return &control.Refusal{Kind: control.Failed, Reason: err.Error()}
 }
 
 // podOf returns a request as a pod for the packer. Its tenant is the user ID.

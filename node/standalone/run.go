@@ -97,13 +97,14 @@ func (s *runStore) find(name string) (found *run, err error) {
 		case r.ID == name:
 			return r, nil
 		case r.Name == name && found != nil:
-			return nil, fmt.Errorf("%.63q is the name of more than one run, such as %s and %s; give the ID", name, found.ID, r.ID)
+			return nil, &control.Refusal{Kind: control.NotFound, Reason: fmt.Sprintf("%.63q is the name of more than one run, such as %s and %s; give the ID",
+				name, found.ID, r.ID)}
 		case r.Name == name:
 			found = r
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("no run has the name or ID %.63q", name)
+		return nil, &control.Refusal{Kind: control.NotFound, Reason: fmt.Sprintf("no run has the name or ID %.63q", name)}
 	}
 	return found, nil
 }

@@ -20,7 +20,7 @@ const stopPeriod = 50 * time.Millisecond
 // once they have ended and the share is free, or when ctx ends, which does not undo SIGTERM.
 func (g *granter) stop(ctx context.Context, uid uint32, request control.StopRequest) *control.Refusal {
 	if request.GraceSeconds < 0 || request.GraceSeconds > maxGrace {
-		return &control.Refusal{Field: "grace", Reason: "want 0s to 1h"}
+		return &control.Refusal{Kind: control.Invalid, Field: "grace", Reason: "want 0s to 1h"}
 	}
 	r, err := g.owned(uid, request.Run)
 	if err != nil {

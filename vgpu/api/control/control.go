@@ -6,6 +6,9 @@
 // are connected to the token server. A caller that closes the connection while it waits leaves the queue. A LimitRequest to LimitPath is
 // answered by an Event with Refused, or by nothing. So is a StopRequest to StopPath, once the run has ended. StatusPath returns a Status.
 //
+// Within a version of the API, fields of answers are only added, and clients ignore those that they do not know. Of requests, the agent refuses
+// unknown fields.
+//
 // The agent closes connections that are idle, or that take seconds to send a request, and those of a user who has too many. It refuses a
 // RunRequest that would wait if too many requests of its user already do.
 package control
@@ -67,12 +70,31 @@ type Event struct {
 	Refused *Refusal `json:"refused,omitempty"`
 }
 
-// Refusal is the reason for which a requested share was not admitted.
+// RefusalKind says what would have to change for a refused request to be granted.
+type RefusalKind string
+
+// The kinds of refusals. Older agents send none.
+const (
+	Invalid   RefusalKind = "invalid"   // the request: it is against the rules, or more than the machine has
+	Busy      RefusalKind = "busy"      // the load: the request may be granted once other programs have ended
+	NotFound  RefusalKind = "notFound"  // no run, or more than one, has the name
+	Forbidden RefusalKind = "forbidden" // the user: the run is another's
+	Failed    RefusalKind = "failed"    // the machine: the request was right, but the agent could not do it
+)
+
+// RefusalKinds lists all kinds of refusals.
+func RefusalKinds() []RefusalKind { return []RefusalKind{Invalid, Busy, NotFound, Forbidden, Failed} }
+
+// Refusal is the reason for which a request was not granted.
 type Refusal struct {
-	Field  string   `json:"field,omitempty"` // the invalid field, in the names of share.FieldError
-	Reason string   `json:"reason"`
-	Fits   []string `json:"fits,omitempty"` // changes of one field with which the share would fit now
+	Kind   RefusalKind `json:"kind,omitempty"`
+	Field  string      `json:"field,omitempty"` // the invalid field, in the names of share.FieldError
+	Reason string      `json:"reason"`
+	Fits   []string    `json:"fits,omitempty"` // changes of one field with which the share would fit now
 }
+
+// Error returns the reason.
+func (r *Refusal) Error() string { return r.Reason }
 
 // Grant is the answer for an admitted run: its ID, and the environment that its program needs.
 type Grant struct {

@@ -66,7 +66,7 @@ func (c *Client) Status(ctx context.Context) (status control.Status, err error) 
 }
 
 // Run requests a share for this process and blocks until it is granted. While the request
-// is queued, it calls queued with the reason, and again when that changes. A refusal is an error of type *Refused.
+// is queued, it calls queued with the reason, and again when that changes. A refusal is an error of type *control.Refusal.
 func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*control.Refusal)) (*control.Grant, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -89,19 +89,19 @@ func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*con
 		case event.Grant != nil:
 			return event.Grant, nil
 		case event.Refused != nil:
-			return nil, &Refused{*event.Refused}
+			return nil, event.Refused
 		case event.Waiting != nil:
 			queued(event.Waiting)
 		}
 	}
 }
 
-// SetLimit changes the SM limit or the quota of a running program. A refusal is an error of type *Refused.
+// SetLimit changes the SM limit or the quota of a running program. A refusal is an error of type *control.Refusal.
 func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
 	return c.change(ctx, control.LimitPath, r)
 }
 
-// Stop ends the processes of a run, and returns once they have ended. A refusal is an error of type *Refused.
+// Stop ends the processes of a run, and returns once they have ended. A refusal is an error of type *control.Refusal.
 func (c *Client) Stop(ctx context.Context, r control.StopRequest) error {
 	return c.change(ctx, control.StopPath, r)
 }
@@ -125,15 +125,10 @@ func (c *Client) change(ctx context.Context, path string, request any) error {
 		return fmt.Errorf("read response of agent: %w", err)
 	}
 	if event.Refused != nil {
-		return &Refused{*event.Refused}
+		return event.Refused
 	}
 	return nil
 }
-
-// Refused is the error returned when the agent refuses a request.
-type Refused struct{ control.Refusal }
-
-func (r *Refused) Error() string { return r.Reason }
 
 // send sends an HTTP request to the agent and returns the body of the response. Any status other than 200 is an error.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
