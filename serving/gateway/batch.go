@@ -350,7 +350,8 @@ func (e *exchange) pass(it *item, a *answered) {
 	if m.JSONLength < m.Len() {
 		header.Set(oip.HeaderName, strconv.Itoa(m.JSONLength))
 	}
-	e.writeHeader(it, a.status, header)
+	e.prepareHeader(it, header)
+	e.writeStatus(a.status)
 	_ = e.writeBody(int64(m.Len()), func(w io.Writer) error { // the client has gone if it fails
 		_, err := m.WriteTo(w)
 		return err

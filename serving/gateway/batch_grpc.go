@@ -65,7 +65,8 @@ func (e *exchange) passCall(it *item, a *answered) {
 	m := prefixed(a.message)
 	header := a.header.Clone()
 	header.Del("Content-Length") // it is the length of the whole batch
-	e.writeHeader(it, a.status, header)
+	e.prepareHeader(it, header)
+	e.writeStatus(a.status)
 	_ = e.writeBody(int64(m.Len()), func(w io.Writer) error { // the client has gone if it fails
 		_, err := m.WriteTo(w)
 		return err

@@ -56,7 +56,8 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 	if e.limit != nil {
 		defer e.limit.Stop()
 	}
-	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) { // net/http accepts such a status but cannot pass it on
+	switched := err == nil && switches(e.request, response)
+	if err == nil && !switched && (response.StatusCode < 200 || response.StatusCode > 999) { // net/http accepts such a status but cannot pass it on
 		response.Body.Close()
 		err = fmt.Errorf("status %d", response.StatusCode)
 	}
@@ -90,20 +91,31 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 	}
 	defer response.Body.Close()
 	openAI := e.function.settings().Protocol == OpenAI
+	inTime := func() { // the timers were only for the beginning
+		for _, timer := range []*time.Timer{e.deadline, e.limit} {
+			if timer != nil {
+				timer.Stop()
+			}
+		}
+	}
 	begun := func() {
 		if !openAI {
 			return
 		}
-		for _, timer := range []*time.Timer{e.deadline, e.limit} {
-			if timer != nil {
-				timer.Stop() // it was only for the beginning
-			}
-		}
+		inTime()
 		if e.status < 500 {
 			queue.begun(r, t.flight)
 		}
 	}
-	e.writeHeader(it, response.StatusCode, response.Header)
+	e.prepareHeader(it, response.Header)
+	if switched {
+		inTime()
+		e.tokens.begin()
+		e.switchProtocols(response)
+		queue.done(r, t.flight, e.tokens.first, true, it)
+		return true
+	}
+	e.writeStatus(response.StatusCode)
 	if e.rest != nil && response.Header.Get(grpcStatus) == "" { // else the header is the whole answer, and after a flush its trailer would be missing
 		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
 	}
@@ -140,13 +152,17 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 	return true
 }
 
-// writeHeader begins the answer.
-func (e *exchange) writeHeader(it *item, code int, from http.Header) {
+// prepareHeader sets the header of the answer.
+func (e *exchange) prepareHeader(it *item, from http.Header) {
 	header := e.writer.Header()
 	copyHeader(header, from)
 	header.Del(reasonHeader) // the replica may have got it from another gateway that it called; this one has not refused the request
 	header.Set("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
 	header.Set("X-Gshare-Cold-Start", map[bool]string{true: "cold", false: "warm"}[it.cold])
+}
+
+// writeStatus begins the answer, whose header has been set.
+func (e *exchange) writeStatus(code int) {
 	e.writer.WriteHeader(code)
 	e.status = code
 }
@@ -160,6 +176,9 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 		ContentLength: int64(len(e.body)), Body: http.NoBody,
 	}).WithContext(ctx)
 	copyHeader(out.Header, in.Header)
+	if isUpgrade(in) {
+		askFor(out.Header, in.Header)
+	}
 	if e.grpc {
 		out.Header.Set("Te", "trailers") // some servers require it
 	}

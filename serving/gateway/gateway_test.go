@@ -123,7 +123,10 @@ type statusWriter struct {
 }
 
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-func (w *statusWriter) WriteHeader(status int)      { w.begun = true; w.ResponseWriter.WriteHeader(status) }
+func (w *statusWriter) WriteHeader(status int) {
+	w.begun = w.begun || status >= 200 || status == 101
+	w.ResponseWriter.WriteHeader(status)
+}
 func (w *statusWriter) Write(b []byte) (int, error) { w.begun = true; return w.ResponseWriter.Write(b) }
 
 // start runs a test in a bubble of virtual time.

@@ -21,6 +21,8 @@ const (
 	contentEncodingHeader = "Content-Encoding"
 	cookieHeader          = "Cookie"
 	expectHeader          = "Expect"
+	connectionHeader      = "Connection"
+	upgradeHeader         = "Upgrade"
 )
 
 // Headers of the requests that a gateway forwards to another one. In the requests of clients they mean nothing.
@@ -46,7 +48,7 @@ var aloneHeaders = []string{authorizationHeader, contentEncodingHeader, cookieHe
 // demands is what a client asks for by headers of its request. Its item keeps it, for the decisions about the request.
 type demands struct {
 	timeout time.Duration // how long the client waits for the answer, according to the body if no header says it; 0 if it does not say
-	stream  bool          // it lasts as long as the client likes, which says nothing about the latency of requests
+	stream  bool          // it lasts as long as the client likes, as a stream or a WebSocket does, which says nothing about the latency of requests
 }
 
 // demands reads the headers of the request.

@@ -19,21 +19,20 @@ const (
 )
 
 // findModel sets the function of a request whose host, which has been parsed, names none that the sender may call. With the protocol OpenAI the body
-// names a model, FUNCTION or FUNCTION.NAMESPACE, which is the function. For that the body is read before the request is admitted, and only if any
-// function has this protocol.
+// names a model, FUNCTION or FUNCTION.NAMESPACE, which is the function; for a WebSocket the query does. For that the body is read before the request is
+// admitted, and only if any function has this protocol.
 func (e *exchange) findModel(host FunctionName) refusal {
-	g := e.gateway
-	if e.request.Method != http.MethodPost || !strings.HasPrefix(e.request.URL.Path, "/v1/") || !g.hasModels() {
+	g, query := e.gateway, e.request.URL.Query()["model"]
+	inQuery := isUpgrade(e.request) && len(query) == 1
+	if e.request.Method != http.MethodPost && !inQuery || !strings.HasPrefix(e.request.URL.Path, "/v1/") || !g.hasModels() {
 		return e.sender.unknown("function", e.request.Host, "host", host)
 	}
-	reserved, why := e.readBody(&g.bodies, maxModelBody, maxModelBodies)
-	e.modelBody = reservation{&g.bodies, reserved}
 	var model string
-	if why.status == 0 {
-		var err error
-		if model, err = oip.ModelOf(e.body); err != nil {
-			why = newRefusal(causeBadRequest, err.Error())
-		}
+	var why refusal
+	if inQuery {
+		model = query[0]
+	} else {
+		model, why = e.modelInBody()
 	}
 	if why.status != 0 {
 		if !e.sender.unchecked && host.Namespace != "" {
@@ -49,6 +48,20 @@ func (e *exchange) findModel(host FunctionName) refusal {
 		return e.sender.unknown("model", model, "model", named)
 	}
 	return refusal{}
+}
+
+// modelInBody reads the body and returns the model that it names.
+func (e *exchange) modelInBody() (model string, why refusal) {
+	reserved, why := e.readBody(&e.gateway.bodies, maxModelBody, maxModelBodies)
+	e.modelBody = reservation{&e.gateway.bodies, reserved}
+	if why.status != 0 {
+		return "", why
+	}
+	model, err := oip.ModelOf(e.body)
+	if err != nil {
+		return "", newRefusal(causeBadRequest, err.Error())
+	}
+	return model, refusal{}
 }
 
 // parseModel returns the function that a model names.

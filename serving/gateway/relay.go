@@ -152,7 +152,7 @@ func (r *relay) try(peer *peers.Peer) bool {
 		response.Body.Close() // the peer does not know the function yet
 		return false
 	}
-	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) {
+	if err == nil && !switches(r.request, response) && (response.StatusCode < 200 || response.StatusCode > 999) {
 		response.Body.Close()
 		err = fmt.Errorf("status %d", response.StatusCode)
 	}
@@ -210,8 +210,12 @@ func (r *relay) why(ctx context.Context) refusal {
 func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Response) {
 	e := r.exchange
 	copyHeader(e.writer.Header(), response.Header)
-	e.writer.WriteHeader(response.StatusCode)
-	e.status = response.StatusCode
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		e.switchProtocols(response)
+		r.forwarded(ctx, peer)
+		return
+	}
+	e.writeStatus(response.StatusCode)
 	if r.stream != nil && response.Header.Get(grpcStatus) == "" { // as in forward
 		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
 	}
@@ -239,6 +243,12 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 		e.status, e.reason = refuseStopping.status, refuseStopping.reason
 		refuseStopping.endGRPC(e.writer)
 	}
+	r.forwarded(ctx, peer)
+}
+
+// forwarded counts and logs a request that another gateway has answered.
+func (r *relay) forwarded(ctx context.Context, peer *peers.Peer) {
+	e := r.exchange
 	e.function.measure(func(m *metrics) { m.forwarded.WithLabelValues(e.function.name.Namespace, e.function.name.Name).Inc() })
 	if e.gateway.log.Enabled(ctx, slog.LevelInfo) {
 		e.gateway.log.LogAttrs(ctx, slog.LevelInfo, "forwarded", slog.String("function", e.function.name.String()), slog.Int("status", e.status),
@@ -255,6 +265,9 @@ func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 		ContentLength: in.ContentLength, Body: http.NoBody,
 	}).WithContext(ctx)
 	copyHeader(out.Header, in.Header)
+	if isUpgrade(in) {
+		askFor(out.Header, in.Header)
+	}
 	if r.grpc {
 		out.Header.Set("Te", "trailers")
 	}

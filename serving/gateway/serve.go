@@ -104,7 +104,7 @@ func (e *exchange) serve() {
 		e.reject(refused)
 		return
 	}
-	d.timeout, d.stream = cmp.Or(d.timeout, said), e.rest != nil
+	d.timeout, d.stream = cmp.Or(d.timeout, said), e.rest != nil || isUpgrade(e.request)
 	it, refused := e.function.admit(p, d, e.start, e.spent)
 	if refused.status != 0 {
 		e.refuse(refused)

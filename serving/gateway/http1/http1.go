@@ -29,7 +29,8 @@ const maxBody = 12 << 10
 type Transport struct {
 	// Dial connects to a server; if nil, it is DialContext of NewDialer(maxUnacknowledged).
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Others gets the requests that Transport does not handle: those with larger bodies, or bodies of unknown length, and those over TLS.
+	// Others gets the requests that Transport does not handle: those with larger bodies, or bodies of unknown length, those over TLS, and
+	// those that ask for another protocol.
 	Others http.RoundTripper
 
 	idle idle
@@ -77,7 +78,7 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func isSmall(r *http.Request) bool {
 	known := r.Body == nil || r.Body == http.NoBody || r.ContentLength > 0
-	return known && r.ContentLength >= 0 && r.ContentLength <= maxBody && r.URL.Scheme == "http" && r.Method != http.MethodConnect && len(r.Trailer) == 0
+	return known && r.ContentLength >= 0 && r.ContentLength <= maxBody && r.URL.Scheme == "http" && r.Method != http.MethodConnect && len(r.Trailer) == 0 && len(r.Header["Upgrade"]) == 0
 }
 
 // isRepeatable reports whether it does no harm if a server gets the request twice.
