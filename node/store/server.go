@@ -149,22 +149,6 @@ func (s *Server) leave(conn *net.UnixConn) {
 	conn.Close()
 }
 
-// Entries returns the weights that the store has.
-func (s *Server) Entries() []rules.Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.store.Entries()
-}
-
-// Evict drops weights without users until the given amount of memory is free or no such weights are left. It returns what it has dropped.
-func (s *Server) Evict(bytes share.Bytes) []rules.Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	dropped := s.store.Evict(bytes)
-	s.release(dropped)
-	return dropped
-}
-
 // Trim drops weights that have no users and are no longer declared.
 func (s *Server) Trim() error {
 	s.mu.Lock()

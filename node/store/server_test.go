@@ -418,3 +418,19 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("%d stored them: %+v, %d pieces of memory", n, e, r.memory.count())
 	}
 }
+
+// Entries returns the weights that the store has.
+func (s *Server) Entries() []rules.Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.store.Entries()
+}
+
+// Evict drops weights without users until the given amount of memory is free or no such weights are left. It returns what it has dropped.
+func (s *Server) Evict(bytes share.Bytes) []rules.Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dropped := s.store.Evict(bytes)
+	s.release(dropped)
+	return dropped
+}

@@ -13,15 +13,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
-// openbFile returns the rows of a table of the openb trace, by column name.
-func openbFile(t testing.TB, name string) []map[string]string {
+// openbFile returns the rows of a table of the openb trace.
+func openbFile(t testing.TB, name string) []table.Row {
 	t.Helper()
-	var rows []map[string]string
+	var rows []table.Row
 	for r, err := range table.Rows(strings.NewReader(dataset.MustRead(t, "openb/"+name))) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, r.Map())
+		r.Fields = slices.Clone(r.Fields)
+		rows = append(rows, r)
 	}
 	return rows
 }
@@ -33,12 +34,12 @@ func openbNodes(t testing.TB, random *rand.Rand) []*Node {
 	order := random.Perm(len(rows))
 	nodes := make([]*Node, len(rows))
 	for i, row := range rows {
-		gpus := make([]Slice, number(t, row["gpu"]))
+		gpus := make([]Slice, number(t, row.Text("gpu")))
 		for g := range gpus {
-			gpus[g] = gpu(fmt.Sprintf("%s-%d", row["sn"], g), row["model"])
+			gpus[g] = gpu(fmt.Sprintf("%s-%d", row.Text("sn"), g), row.Text("model"))
 		}
-		name := fmt.Sprintf("%04d-%s", order[i], row["sn"])
-		nodes[i] = NewNode(name, gpus, MilliCPU(number(t, row["cpu_milli"])), share.Bytes(number(t, row["memory_mib"]))*share.MiB)
+		name := fmt.Sprintf("%04d-%s", order[i], row.Text("sn"))
+		nodes[i] = NewNode(name, gpus, MilliCPU(number(t, row.Text("cpu_milli"))), share.Bytes(number(t, row.Text("memory_mib")))*share.MiB)
 	}
 	return nodes
 }
@@ -48,16 +49,16 @@ func openbPods(t testing.TB, list string) []*Pod {
 	t.Helper()
 	var pods []*Pod
 	for _, row := range openbFile(t, "openb_pod_list_"+list+".csv") {
-		pod := &Pod{CPU: MilliCPU(number(t, row["cpu_milli"])), RAM: share.Bytes(number(t, row["memory_mib"])) * share.MiB}
-		if n := number(t, row["num_gpu"]); n > 0 {
+		pod := &Pod{CPU: MilliCPU(number(t, row.Text("cpu_milli"))), RAM: share.Bytes(number(t, row.Text("memory_mib"))) * share.MiB}
+		if n := number(t, row.Text("num_gpu")); n > 0 {
 			sm := share.Whole
 			if n == 1 {
-				sm = share.PerMille(number(t, row["gpu_milli"]))
+				sm = share.PerMille(number(t, row.Text("gpu_milli")))
 			}
 			sh := share.Share{SMRequest: sm, SMLimit: sm, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: 1}
 			pod.Request.Containers = []share.Container{{VGPUs: n, Share: sh}}
 		}
-		if spec := row["gpu_spec"]; spec != "" {
+		if spec := row.Text("gpu_spec"); spec != "" {
 			pod.Request.Models = strings.Split(spec, "|")
 			slices.Sort(pod.Request.Models)
 			pod.Request.Models = slices.Compact(pod.Request.Models)

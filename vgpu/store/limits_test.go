@@ -77,8 +77,8 @@ func TestTrim(t *testing.T) {
 		t.Errorf("dropped %v, want the weights without users", dropped)
 	}
 	s.Close(1)
-	if dropped := s.Trim(); len(dropped) != 1 || s.Used() != 0 {
-		t.Errorf("dropped %v, used %d", dropped, s.Used())
+	if dropped := s.Trim(); len(dropped) != 1 || s.used != 0 {
+		t.Errorf("dropped %v, used %d", dropped, s.used)
 	}
 	free := New("team", 4*share.MiB) // has no limits
 	stored(t, free, 1, Key{a, ""}, 1)
@@ -111,7 +111,7 @@ func TestHeld(t *testing.T) {
 	stored(t, s, 2, Key{b, ""}, 4*share.MiB)
 	s.Limit(limits, nil)
 	stored(t, s, 3, Key{a, ""}, 4*share.MiB)
-	if s.Used() != 8*share.MiB {
-		t.Errorf("used %d", s.Used())
+	if s.used != 8*share.MiB {
+		t.Errorf("used %d", s.used)
 	}
 }

@@ -37,8 +37,8 @@ func (w *world) check(t *testing.T, s *Store, capacity share.Bytes) {
 	for _, bytes := range w.memory {
 		sum += bytes
 	}
-	if sum != s.Used() || sum > capacity {
-		t.Fatalf("%d bytes of memory, the store says %d, it may have %d", sum, s.Used(), capacity)
+	if sum != s.used || sum > capacity {
+		t.Fatalf("%d bytes of memory, the store says %d, it may have %d", sum, s.used, capacity)
 	}
 	entries, seen := s.Entries(), map[Key]bool{}
 	for _, e := range entries {
@@ -143,8 +143,8 @@ func TestRandom(t *testing.T) {
 		}
 		w.release(t, s.Evict(capacity))
 		w.check(t, s, capacity)
-		if s.Used() != 0 {
-			t.Fatalf("seed %d: %d bytes are left: %+v", seed, s.Used(), s.Entries())
+		if s.used != 0 {
+			t.Fatalf("seed %d: %d bytes are left: %+v", seed, s.used, s.Entries())
 		}
 	}
 }

@@ -259,9 +259,6 @@ func (s *Store) Evict(bytes share.Bytes) (dropped []Entry) {
 	return dropped
 }
 
-// Used returns the device memory of all entries.
-func (s *Store) Used() share.Bytes { return s.used }
-
 // Evictable returns the device memory of the entries that Evict may drop.
 func (s *Store) Evictable() (sum share.Bytes) {
 	for _, e := range s.entries {

@@ -85,8 +85,8 @@ func TestRefusals(t *testing.T) {
 func TestWrongDigest(t *testing.T) {
 	s := opened(t)
 	e, _, err := s.Put(1, key(1), 3*share.MiB)
-	if err != nil || e.Size != 4*share.MiB || s.Used() != 4*share.MiB {
-		t.Fatalf("%+v, %v; %d used", e, err, s.Used())
+	if err != nil || e.Size != 4*share.MiB || s.used != 4*share.MiB {
+		t.Fatalf("%+v, %v; %d used", e, err, s.used)
 	}
 	if _, err := s.Commit(1, key(1)); err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestWrongDigest(t *testing.T) {
 	if _, err := s.Verified(e.ID, Digest{2}); !errors.Is(err, ErrDigest) {
 		t.Errorf("another digest: %v", err)
 	}
-	if _, err := s.Get(2, key(1)); !errors.Is(err, ErrAbsent) || s.Used() != 0 {
-		t.Errorf("it is still there: %v, %d used", err, s.Used())
+	if _, err := s.Get(2, key(1)); !errors.Is(err, ErrAbsent) || s.used != 0 {
+		t.Errorf("it is still there: %v, %d used", err, s.used)
 	}
 	put(t, s, 2, key(1), 1)
 	if _, err := s.Verified(e.ID, key(1).Digest); !errors.Is(err, ErrAbsent) {
@@ -110,15 +110,15 @@ func TestDiscard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err := s.Discard(written.ID); err != nil || e.Key != key(1) || s.Used() != 0 {
-		t.Errorf("%+v, %v, %d used", e, err, s.Used())
+	if e, err := s.Discard(written.ID); err != nil || e.Key != key(1) || s.used != 0 {
+		t.Errorf("%+v, %v, %d used", e, err, s.used)
 	}
 	if _, err := s.Discard(written.ID); !errors.Is(err, ErrAbsent) {
 		t.Errorf("again: %v", err)
 	}
 	put(t, s, 1, key(1), 1)
-	if _, err := s.Discard(s.Entries()[0].ID); !errors.Is(err, ErrAbsent) || s.Used() != 2*share.MiB {
-		t.Errorf("committed: %v, %d used", err, s.Used())
+	if _, err := s.Discard(s.Entries()[0].ID); !errors.Is(err, ErrAbsent) || s.used != 2*share.MiB {
+		t.Errorf("committed: %v, %d used", err, s.used)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestEviction(t *testing.T) {
 	if dropped := s.Evict(share.MiB); len(dropped) != 1 || dropped[0].Key != key(0) {
 		t.Errorf("dropped %v", dropped)
 	}
-	if dropped := s.Evict(math.MaxInt64); dropped != nil || s.Used() != 8*share.MiB {
+	if dropped := s.Evict(math.MaxInt64); dropped != nil || s.used != 8*share.MiB {
 		t.Errorf("dropped %v in use", dropped)
 	}
 }
@@ -175,8 +175,8 @@ func TestMaxEntries(t *testing.T) {
 	if _, dropped, err := s.Put(1, numbered(MaxEntries), 1); err != nil || len(dropped) != 1 || dropped[0].Key != numbered(0) {
 		t.Errorf("one more in place of another: %v, dropped %v", err, dropped)
 	}
-	if s.Close(1); s.Used() != 0 {
-		t.Errorf("%d bytes are left", s.Used())
+	if s.Close(1); s.used != 0 {
+		t.Errorf("%d bytes are left", s.used)
 	}
 }
 
@@ -186,8 +186,8 @@ func TestWriterEnds(t *testing.T) {
 	if _, _, err := s.Put(1, key(1), 1); err != nil {
 		t.Fatal(err)
 	}
-	if dropped := s.Close(1); len(dropped) != 1 || dropped[0].Key != key(1) || s.Used() != 0 {
-		t.Errorf("dropped %v, %d used", dropped, s.Used())
+	if dropped := s.Close(1); len(dropped) != 1 || dropped[0].Key != key(1) || s.used != 0 {
+		t.Errorf("dropped %v, %d used", dropped, s.used)
 	}
 	e, _, err := s.Put(2, key(1), 1)
 	if err != nil {

@@ -82,12 +82,3 @@ func Rows(in io.Reader, columns ...string) iter.Seq2[Row, error] {
 		}
 	}
 }
-
-// Map returns the fields of the record by column name, without surrounding spaces.
-func (r *Row) Map() map[string]string {
-	m := make(map[string]string, len(r.header))
-	for i, name := range r.header {
-		m[name] = strings.TrimSpace(r.Fields[i])
-	}
-	return m
-}
