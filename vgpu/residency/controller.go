@@ -40,7 +40,7 @@ const (
 	Delete
 )
 
-// Task is what the controller does about an instance. For Drain, the controller asks all gateways until each of them has stopped (HasStopped), and
+// Task is what the controller does about an instance. For Drain, the controller asks all gateways until each of them has stopped, and
 // then calls Review with drained set.
 type Task struct {
 	Action Action

@@ -14,7 +14,7 @@
 //	agent       writes Reached on the pod, and   Start, Next
 //	            its record (grant.json)
 //	scheduler   counts the pod on its slice      Counted, Level.Charge
-//	gateway     sends requests to the pod        MaySend, HasStopped
+//	gateway     sends requests to the pod        MaySend
 //
 // Down. The controller writes a lower level. For Warm and Cold, the gateways stop first: after that write the controller lists the gateways, asks
 // each of them until it has stopped, and marks the level Drained. The agent then takes the SM-time (or the memory) away, records the level and

@@ -192,7 +192,7 @@ var mutants = map[string]struct {
 		r.maySend = func(_ Wanted, reached Reached) bool { return reached.Level.Serves() }
 	}},
 	"gateway says it has stopped with requests in flight": {"request", func(r *rules) {
-		r.stopped = func(seen, asked Wanted, _ int) bool { return HasStopped(seen, asked, 0) }
+		r.stopped = func(seen, asked Wanted, _ int) bool { return hasStopped(seen, asked, 0) }
 	}},
 	"gateway says it has stopped before it has seen why": {"request", func(r *rules) {
 		r.stopped = func(seen, asked Wanted, inFlight int) bool { return inFlight == 0 }

@@ -30,7 +30,13 @@ type rules struct {
 }
 
 func rulesOfPackage() rules {
-	return rules{counted: Counted, kept: func(r Reached) share.Bytes { return r.Memory }, start: Start, next: Next, change: Change, review: Review, maySend: MaySend, stopped: HasStopped}
+	return rules{counted: Counted, kept: func(r Reached) share.Bytes { return r.Memory }, start: Start, next: Next, change: Change, review: Review, maySend: MaySend, stopped: hasStopped}
+}
+
+// hasStopped is a gateway's answer to the controller: whether the gateway has seen the Wanted that the controller asks about, so that it
+// sends no more requests to the instance, and has none in flight.
+func hasStopped(seen, asked Wanted, inFlight int) bool {
+	return seen.Seq >= asked.Seq && !seen.Level.Serves() && inFlight == 0
 }
 
 // grants are records by pod; Level Cold: none.
