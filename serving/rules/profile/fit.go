@@ -207,19 +207,3 @@ func (m *Share) curve(sm share.PerMille) int {
 	}
 	return -1
 }
-
-// FitTransfer fits the time of one transfer between consecutive stages over the batch size. Each value of beyond is the mean end-to-end
-// latency minus the mean latencies of the stages.
-func FitTransfer(batches []int, beyond []Seconds, stages int) (Linear, MAPE, error) {
-	if stages < 2 {
-		return Linear{}, 0, share.Invalid("stages", "%d have no transfer between them", stages)
-	}
-	x, y := make([]float64, len(batches)), make([]float64, len(beyond))
-	for i := range batches {
-		x[i] = float64(batches[i])
-	}
-	for i := range beyond {
-		y[i] = float64(beyond[i]) / float64(stages-1)
-	}
-	return FitLinear(x, y)
-}

@@ -85,15 +85,6 @@ func TestFitTail(t *testing.T) {
 	}
 }
 
-func TestFitTransfer(t *testing.T) {
-	got, e, err := FitTransfer([]int{1, 2, 4}, []Seconds{0.024, 0.028, 0.036}, 3)
-	if err != nil || e > 1e-9 || math.Abs(got.Slope-0.002) > 1e-9 || math.Abs(got.Intercept-0.010) > 1e-9 {
-		t.Errorf("%+v, MAPE %v, %v", got, e, err)
-	}
-	_, _, err = FitTransfer([]int{1, 2}, []Seconds{1, 1}, 1)
-	expectField(t, err, "stages")
-}
-
 func TestFitRefuses(t *testing.T) {
 	_, _, err := FitLinear([]float64{1, 1}, []float64{1, 2})
 	expectField(t, err, "points")

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/rules/profile"
 	"github.com/gshare-dev/gshare/test/bounds"
-	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -21,14 +20,6 @@ func TestBounds(t *testing.T) {
 	bounds.Check(t, func() Bisection { return Bisection{Step: 100, Batch: 8} }, func(b *Bisection) error { return b.validate() },
 		bounds.Of("step", 1, 1000, func(b *Bisection, n int64) { b.Step = share.PerMille(n) }),
 		bounds.Of("batch", 1, profile.MaxBatch, func(b *Bisection, n int64) { b.Batch = int(n) }),
-	)
-	bounds.Check(t, func() Stages {
-		return Stages{Stages: 1, Slices: []mig.Profile{{Name: "1g.5gb", MemoryGB: 5}}, Batch: 8}
-	},
-		func(s *Stages) error { return s.validate() },
-		bounds.Of("stages", 1, maxStages, func(s *Stages, n int64) { s.Stages = int(n) }),
-		bounds.Of("slices", 1, math.MaxInt64, func(s *Stages, n int64) { s.Slices[0].MemoryGB = int(n) }),
-		bounds.Of("batch", 1, profile.MaxBatch, func(s *Stages, n int64) { s.Batch = int(n) }),
 	)
 	bounds.Check(t, func() Grid { return Grid{SM: []share.PerMille{1}, Quota: []share.PerMille{1}, Batches: []int{1}} }, func(g *Grid) error { return g.validate() },
 		bounds.Of("sm", 1, 1000, func(g *Grid, n int64) { g.SM[0] = share.PerMille(n) }),
@@ -45,6 +36,4 @@ func TestBounds(t *testing.T) {
 	)
 	bounds.Check(t, good, func(s *Sweep) error { return s.validate() },
 		bounds.Of("error", 0, math.Nextafter(1, 0), func(s *Sweep, x float64) { s.Error = profile.MAPE(x) }))
-	_, _, err := Stages{Stages: 1, Slices: []mig.Profile{{MemoryGB: 5}}, Batch: 8}.Next(nil)
-	wantField(t, "slices", err)
 }

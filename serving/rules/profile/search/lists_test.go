@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/profile"
-	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -45,35 +44,6 @@ func TestFaSTGrid(t *testing.T) {
 		_, _, err := g.Next(nil)
 		wantField(t, field, err)
 	}
-}
-
-// A stage of 15 GB is not tried on slices of 5 and 10 GB; one that fails on 20 GB is not tried on less.
-func TestStages(t *testing.T) {
-	model, err := mig.ModelNamed("A100-40GB")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := Stages{Stages: 2, Slices: model.Profiles, Batch: 1, Device: model.Name}
-	b := bench{}
-	for _, slice := range model.Profiles {
-		if slice.MemoryGB >= 20 {
-			b[s.setting(1, slice)] = profile.Point{Model: "m", Stage: 1, Resource: s.setting(1, slice).Resource, Batch: 1, Mean: 1, Memory: 15 << 30}
-		}
-		if slice.MemoryGB >= 40 {
-			b[s.setting(2, slice)] = profile.Point{Model: "m", Stage: 2, Resource: s.setting(2, slice).Resource, Batch: 1, Mean: 1, Memory: 1 << 30}
-		}
-	}
-	var got []string
-	for _, trial := range b.measure(t, s) {
-		got = append(got, trial.Point.Resource.Slice)
-	}
-	if want := []string{"7g.40gb", "3g.20gb", "4g.20gb", "7g.40gb", "3g.20gb"}; !slices.Equal(got, want) {
-		t.Errorf("tried %v, want %v", got, want)
-	}
-	_, _, err = Stages{Slices: s.Slices, Batch: 1}.Next(nil)
-	wantField(t, "stages", err)
-	_, _, err = Stages{Stages: 1, Batch: 1}.Next(nil)
-	wantField(t, "slices", err)
 }
 
 // On a curve of the model's form four trials suffice; on another form the sweep continues to its end.
@@ -136,7 +106,6 @@ func FuzzNext(f *testing.F) {
 			Growth{SLO: time.Duration(slo), Step: share.PerMille(step), MaxBatch: n, AsReleased: true},
 			Bisection{Step: share.PerMille(step), Batch: n},
 			Grid{SM: []share.PerMille{share.PerMille(step)}, Quota: []share.PerMille{100}, Batches: []int{n}},
-			Stages{Stages: n, Slices: []mig.Profile{{Name: "a", MemoryGB: int(slo)}}, Batch: n},
 			Sweep{From: profile.MilliCPU(step), To: profile.MilliCPU(slo), Batches: []int{n}, Most: n},
 		} {
 			next, more, err := s.Next(history)

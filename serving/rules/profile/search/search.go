@@ -2,8 +2,7 @@
 //
 // A Strategy keeps no state between calls: it derives the next trial from the history of trials, so a profiler can stop
 // at any time and resume from stored trials. The strategies are the grid of FaST-GShare, hybrid growth for inference and
-// bisection for training (both Dilu), every stage on every slice (FluidFaaS), and the sweep over vCPUs for the latency
-// models of PAMBA.
+// bisection for training (both Dilu), and the sweep over vCPUs for the latency models of PAMBA.
 package search
 
 import (

@@ -108,6 +108,7 @@ func (s Sweep) validate() error {
 }
 
 const (
+	maxStages = 1024
 	maxCPU    = profile.MilliCPU(1_000_000)
 	maxTrials = 1000
 )
