@@ -4,7 +4,6 @@ package routing
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
@@ -62,24 +61,6 @@ func (r Rank) Compare(other Rank) int {
 	return cmp.Or(cmp.Compare(r.Residency, other.Residency), cmp.Compare(r.Latency, other.Latency))
 }
 
-// Route selects an instance for each waiting request, the most urgent first. It returns the index of the instance for each request, or -1
-// where there is none, and does not change its arguments.
-func Route(now time.Duration, requests []Request, instances []Instance) []int {
-	order := make([]int, len(requests))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return Compare(now, requests[a], requests[b]) })
-	left, to := slices.Clone(instances), make([]int, len(requests))
-	for _, i := range order {
-		at, ok := Choose(left)
-		if to[i] = at; ok {
-			left[at].Outstanding++
-		}
-	}
-	return to
-}
-
 // Request is a request that waits for an instance. Its Execution and Load times are estimated at dispatch, not at arrival, because they
 // depend on the slice: a function that is resident there need not be loaded.
 type Request struct {
@@ -107,9 +88,4 @@ func Compare(now time.Duration, a, b Request) int {
 		return -1
 	}
 	return cmp.Or(cmp.Compare(a.LatestStart(), b.LatestStart()), cmp.Compare(a.ID, b.ID))
-}
-
-// Order sorts requests by their slack at the time now, as Compare defines it.
-func Order(now time.Duration, requests []Request) {
-	slices.SortFunc(requests, func(a, b Request) int { return Compare(now, a, b) })
 }

@@ -11,7 +11,12 @@ import (
 
 const ms = time.Millisecond
 
-func TestOrder(t *testing.T) {
+// order sorts requests by Compare.
+func order(now time.Duration, requests []Request) {
+	slices.SortFunc(requests, func(a, b Request) int { return Compare(now, a, b) })
+}
+
+func TestCompare(t *testing.T) {
 	for name, c := range map[string]struct {
 		now      time.Duration
 		requests []Request // by ID 1, 2, ...
@@ -29,7 +34,7 @@ func TestOrder(t *testing.T) {
 			for i := range c.requests {
 				c.requests[i].ID = uint64(i + 1)
 			}
-			Order(c.now, c.requests)
+			order(c.now, c.requests)
 			var got []uint64
 			for _, r := range c.requests {
 				got = append(got, r.ID)
@@ -50,7 +55,7 @@ func TestCompareIsAnOrder(t *testing.T) {
 		for i := range list {
 			list[i] = Request{uint64(i), d() + d(), d(), d()}
 		}
-		Order(now, list)
+		order(now, list)
 		for i, a := range list {
 			for j, b := range list {
 				if got := Compare(now, a, b); got > 0 != (i > j) || got < 0 != (i < j) {
@@ -98,9 +103,9 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestRouteProperties checks that urgent requests get the fastest instances, that no hot instance exceeds its capacity, and that
-// a slower or shared instance is used only if all faster ones are full.
-func TestRouteProperties(t *testing.T) {
+// TestChooseProperties checks that requests get the fastest instances, that no hot instance exceeds its capacity, and that a slower or shared
+// instance is used only if all faster ones are full.
+func TestChooseProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 1))
 	overflow := 0
 	for range 2000 {
@@ -111,19 +116,28 @@ func TestRouteProperties(t *testing.T) {
 				Capacity: random.IntN(4), Outstanding: random.IntN(3), Draining: random.IntN(5) == 0,
 			})
 		}
-		requests := make([]Request, random.IntN(8))
-		for i := range requests {
-			requests[i] = Request{ID: uint64(i), Deadline: time.Duration(random.IntN(9)) * ms, Execution: time.Duration(random.IntN(3)) * ms}
-		}
-		const now = 3 * ms
-		before, asked := slices.Clone(instances), slices.Clone(requests)
-		to := Route(now, requests, instances)
-		if !slices.Equal(before, instances) || !slices.Equal(asked, requests) {
-			t.Fatal("the input changed")
-		}
-		byHand(t, now, requests, instances, to)
-		if slices.ContainsFunc(to, func(at int) bool { return at >= 0 && instances[at].Residency != scaling.Hot }) {
-			overflow++
+		const requests = 8
+		places := placesByHand(instances, requests)
+		left := slices.Clone(instances)
+		for n := range requests {
+			want := -1
+			if n < len(places) {
+				want = places[n]
+			}
+			before := slices.Clone(left)
+			at, ok := Choose(left)
+			if !slices.Equal(before, left) {
+				t.Fatal("the input changed")
+			}
+			if at != want || ok != (want >= 0) {
+				t.Fatalf("request %d goes to %d, %v, want %d; instances %+v", n, at, ok, want, instances)
+			}
+			if ok {
+				left[at].Outstanding++
+				if left[at].Residency != scaling.Hot {
+					overflow++
+				}
+			}
 		}
 	}
 	if overflow == 0 {
@@ -131,18 +145,15 @@ func TestRouteProperties(t *testing.T) {
 	}
 }
 
-// byHand lists the free capacity of all instances, the best first, and assigns it to the requests in order of slack.
-func byHand(t *testing.T, now time.Duration, requests []Request, instances []Instance, to []int) {
-	t.Helper()
-	var places []int
-	var order []Request
+// placesByHand lists the free capacity of all instances, the best first, as indices of instances. One that is not hot takes all requests.
+func placesByHand(instances []Instance, requests int) (places []int) {
 	for _, residency := range []scaling.Residency{scaling.Hot, scaling.Shared, scaling.Warm} {
 		for latency := range time.Duration(4) {
 			for at, i := range instances {
 				if i.Residency != residency || i.Latency != latency*ms || i.Draining {
 					continue
 				}
-				free := len(requests)
+				free := requests
 				if residency == scaling.Hot {
 					free = max(0, i.Capacity-i.Outstanding)
 				}
@@ -150,15 +161,5 @@ func byHand(t *testing.T, now time.Duration, requests []Request, instances []Ins
 			}
 		}
 	}
-	order = slices.Clone(requests)
-	Order(now, order)
-	for rank, r := range order {
-		want := -1
-		if rank < len(places) {
-			want = places[rank]
-		}
-		if to[r.ID] != want {
-			t.Fatalf("request %+v, number %d, goes to %d, want %d; instances %+v", r, rank, to[r.ID], want, instances)
-		}
-	}
+	return places
 }
