@@ -28,7 +28,11 @@ func TestFirstRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	added := scaling.LeastArea(1, choices) // for a request a second, the least share that keeps the SLO
+	up, err := scaling.ScaleUp(1, choices, 1) // for a request a second, the least share that keeps the SLO
+	if err != nil || len(up) != 1 {
+		t.Fatal(up, err)
+	}
+	added := up[0]
 	takes := surface(in.Functions[0].Points).Latency(1, added.Share.SMRequest)
 	if want := 6*time.Second - 250*ms + takes; (r.P50 - want).Abs() > ms {
 		t.Errorf("answered after %v, want %v on %v (efficient: %v)", r.P50, want, added.Share, efficient.Share)

@@ -20,45 +20,23 @@ func unservable(field, format string, args ...any) error {
 // negligibleRate is the missing throughput, in requests per second, below which no instance is added: one request in eleven days.
 const negligibleRate Rate = 1e-6
 
-// Residual is a function that chooses the configuration of the last instance to add: the one that serves the load r left over
-// when the most efficient configuration has been repeated as often as the load fills it. At least one of the choices has a
-// throughput above r.
-type Residual func(r Rate, choices []Configuration) Configuration
-
-// LeastArea is the default Residual. Among the configurations with a throughput of at least r it returns the one with the least SM-time
-// (SMs times quota); ties go to the lowest throughput. The most efficient configuration is itself a choice, and is returned if it needs
-// the least SM-time.
-func LeastArea(r Rate, choices []Configuration) Configuration {
-	return slices.MinFunc(choicesWith(choices, func(t Rate) bool { return t >= r }), func(a, b Configuration) int {
+// leastArea returns the configuration of the last instance to add, which serves the load r that is left over when the most efficient
+// configuration has been repeated as often as the load fills it: among those with a throughput of at least r, the one with the least SM-time
+// (SMs times quota); ties go to the lowest throughput. At least one of the choices has such a throughput: the most efficient one, which is
+// returned if it needs the least SM-time.
+func leastArea(r Rate, choices []Configuration) Configuration {
+	enough := slices.DeleteFunc(slices.Clone(choices), func(c Configuration) bool { return c.Throughput < r })
+	return slices.MinFunc(enough, func(a, b Configuration) int {
 		return cmp.Or(cmp.Compare(a.area(), b.area()), cmp.Compare(a.Throughput, b.Throughput), byShare(a, b)) // F4, F6, F7
 	})
 }
 
-// LeastThroughput is the Residual of the published FaST-GShare algorithm: it returns the slowest configuration with a throughput above r,
-// whatever its SM-time. Tests compare LeastArea with it.
-func LeastThroughput(r Rate, choices []Configuration) Configuration {
-	return slices.MinFunc(choicesWith(choices, func(t Rate) bool { return t > r }), func(a, b Configuration) int {
-		return cmp.Or(cmp.Compare(a.Throughput, b.Throughput), cmp.Compare(a.area(), b.area()), byShare(a, b))
-	})
-}
-
-// choicesWith returns the configurations whose throughput satisfies the given condition.
-func choicesWith(choices []Configuration, enough func(Rate) bool) []Configuration {
-	var found []Configuration
-	for _, c := range choices {
-		if enough(c.Throughput) {
-			found = append(found, c)
-		}
-	}
-	return found
-}
-
 // ScaleUp returns the configurations of the instances to add for a load that exceeds the present throughput by gap: as many copies of
-// the most efficient configuration as the gap keeps fully busy, plus one chosen by residual for the remaining load (FaST-GShare,
+// the most efficient configuration as the gap keeps fully busy, plus one for the remaining load (FaST-GShare,
 // Algorithm 1, lines 4-12). It returns at most `most` configurations, and none if gap is not positive.
 //
 // Errors are *share.FieldError; if choices is empty they also wrap ErrUnservable.
-func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]Configuration, error) {
+func ScaleUp(gap Rate, choices []Configuration, most int) ([]Configuration, error) {
 	efficient, err := MostEfficient(choices)
 	if err != nil {
 		return nil, err
@@ -77,7 +55,7 @@ func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]
 	// Rounding may put rest slightly outside [0, T_eff), where there may be no configuration that serves it.
 	rest := min(gap-Rate(whole)*efficient.Throughput, Rate(math.Nextafter(float64(efficient.Throughput), 0)))
 	if rest > negligibleRate {
-		added = append(added, residual(rest, choices))
+		added = append(added, leastArea(rest, choices))
 	}
 	return added, nil
 }

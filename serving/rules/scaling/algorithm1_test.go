@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -47,30 +48,36 @@ func TestScaleUpProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 0))
 	for range 2000 {
 		choices, gap := randomChoices(random), Rate(random.NormFloat64()*200)
-		for _, residual := range []Residual{LeastArea, LeastThroughput} {
-			added, err := ScaleUp(gap, choices, residual, math.MaxInt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			total := Rate(0)
-			for _, a := range added {
-				total += a.Throughput
-			}
-			if total < gap-negligibleRate*1.001-gap*1e-12 {
-				t.Fatalf("%v added for a gap of %v", total, gap)
-			}
-			if n := len(added); n > 0 && total-added[n-1].Throughput >= gap {
-				t.Fatalf("the last of %d is not needed", n)
-			}
-			random.Shuffle(len(choices), func(i, j int) { choices[i], choices[j] = choices[j], choices[i] })
-			if again, _ := ScaleUp(gap, choices, residual, math.MaxInt); !slices.Equal(added, again) {
-				t.Fatalf("%v, in another order %v", added, again)
-			}
-			if some, _ := ScaleUp(gap, choices, residual, 3); !slices.Equal(some, added[:min(3, len(added))]) {
-				t.Fatalf("at most three of %v: %v", added, some)
-			}
+		added, err := ScaleUp(gap, choices, math.MaxInt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := Rate(0)
+		for _, a := range added {
+			total += a.Throughput
+		}
+		if total < gap-negligibleRate*1.001-gap*1e-12 {
+			t.Fatalf("%v added for a gap of %v", total, gap)
+		}
+		if n := len(added); n > 0 && total-added[n-1].Throughput >= gap {
+			t.Fatalf("the last of %d is not needed", n)
+		}
+		random.Shuffle(len(choices), func(i, j int) { choices[i], choices[j] = choices[j], choices[i] })
+		if again, _ := ScaleUp(gap, choices, math.MaxInt); !slices.Equal(added, again) {
+			t.Fatalf("%v, in another order %v", added, again)
+		}
+		if some, _ := ScaleUp(gap, choices, 3); !slices.Equal(some, added[:min(3, len(added))]) {
+			t.Fatalf("at most three of %v: %v", added, some)
 		}
 	}
+}
+
+// leastThroughput is the printed rule for the last instance: the slowest configuration with a throughput above r, whatever its SM-time.
+func leastThroughput(r Rate, choices []Configuration) Configuration {
+	enough := slices.DeleteFunc(slices.Clone(choices), func(c Configuration) bool { return c.Throughput <= r })
+	return slices.MinFunc(enough, func(a, b Configuration) int {
+		return cmp.Or(cmp.Compare(a.Throughput, b.Throughput), cmp.Compare(a.area(), b.area()), byShare(a, b))
+	})
 }
 
 // No residual of the printed rule takes less SM-time, and taking one more of the efficient instead never does (F7).
@@ -89,7 +96,7 @@ func TestLeastAreaProperties(t *testing.T) {
 			}
 		}
 		rest := efficient.Throughput * Rate(random.Float64())
-		small, printed := LeastArea(rest, choices), LeastThroughput(rest, choices)
+		small, printed := leastArea(rest, choices), leastThroughput(rest, choices)
 		if small.Throughput < rest || small.area() > printed.area() || small.area() > efficient.area() {
 			t.Fatalf("%v for %v, printed %v, efficient %v", small, rest, printed, efficient)
 		}
@@ -129,10 +136,10 @@ func TestScaleUpRefuses(t *testing.T) {
 	} {
 		c, gap := good, Rate(1)
 		broken(&c, &gap)
-		_, err := ScaleUp(gap, []Configuration{c}, LeastArea, 1)
+		_, err := ScaleUp(gap, []Configuration{c}, 1)
 		wantField(t, map[bool]string{true: "throughput", false: field}[field == "throughput "], err)
 	}
-	if _, err := ScaleUp(1, nil, LeastArea, 1); !errors.Is(err, ErrUnservable) {
+	if _, err := ScaleUp(1, nil, 1); !errors.Is(err, ErrUnservable) {
 		t.Errorf("no choice: %v", err)
 	}
 }

@@ -19,8 +19,7 @@ type Policy struct {
 	SharedFor time.Duration // after which an idle Shared instance becomes Warm; default 30 s (U10)
 	WarmFor   time.Duration // after which an idle Warm instance is deleted; default 10 min
 
-	Predict  Predictor // default MeanOrTrend
-	Residual Residual  // default LeastArea
+	Predict Predictor // default MeanOrTrend
 }
 
 // Votes returns a GPUFunction's default Out and In for a window of the given number of samples: half and three quarters of them.
@@ -36,9 +35,6 @@ func (p Policy) withDefaults() Policy {
 	orDefault(&p.WarmFor, 10*time.Minute)
 	if p.Predict == nil {
 		p.Predict = MeanOrTrend
-	}
-	if p.Residual == nil {
-		p.Residual = LeastArea
 	}
 	return p
 }

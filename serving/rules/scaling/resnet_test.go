@@ -92,22 +92,21 @@ func TestChoicesAtTheBound(t *testing.T) {
 func TestScaleUpResNet(t *testing.T) {
 	type size struct{ sm, quota share.PerMille }
 	for name, c := range map[string]struct {
-		p95      int
-		gap      Rate
-		residual Residual
-		want     map[size]int
-		area     share.Area
+		p95  int
+		gap  Rate
+		want map[size]int
+		area share.Area
 	}{
-		"gap 100":                  {200, 100, LeastArea, map[size]int{{120, 400}: 3}, 144_000},
-		"gap 110":                  {200, 110, LeastArea, map[size]int{{120, 400}: 4}, 192_000},
-		"gap 100 as printed":       {noSLO, 100, LeastThroughput, map[size]int{{60, 200}: 8}, 96_000},
-		"nothing missing":          {200, 0, LeastArea, map[size]int{}, 0},
-		"too much by some":         {200, -5, LeastArea, map[size]int{}, 0},
-		"exactly two":              {200, 2 * 35.1, LeastArea, map[size]int{{120, 400}: 2}, 96_000},
-		"exactly one of the sizes": {200, 35.1 + 19.9, LeastArea, map[size]int{{120, 400}: 2}, 96_000},
+		"gap 100":                  {200, 100, map[size]int{{120, 400}: 3}, 144_000},
+		"gap 110":                  {200, 110, map[size]int{{120, 400}: 4}, 192_000},
+		"gap 100 without an SLO":   {noSLO, 100, map[size]int{{60, 200}: 8}, 96_000},
+		"nothing missing":          {200, 0, map[size]int{}, 0},
+		"too much by some":         {200, -5, map[size]int{}, 0},
+		"exactly two":              {200, 2 * 35.1, map[size]int{{120, 400}: 2}, 96_000},
+		"exactly one of the sizes": {200, 35.1 + 19.9, map[size]int{{120, 400}: 2}, 96_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			added, err := ScaleUp(c.gap, within(t, c.p95), c.residual, 100)
+			added, err := ScaleUp(c.gap, within(t, c.p95), 100)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,22 +127,20 @@ func TestScaleUpResNet(t *testing.T) {
 	}
 }
 
-// The slowest configuration that serves 18.5 requests/s takes eight times the SM-time of the smallest (F6).
-func TestResidualResNet(t *testing.T) {
+// The published algorithm takes the slowest configuration that serves more than the rest: area 200,000 for 18.5 requests/s (F6), and 24,000 for
+// the rate of a configuration of half that area (F4).
+func TestLeastAreaResNet(t *testing.T) {
 	all := within(t, noSLO)
 	for name, c := range map[string]struct {
-		residual Residual
-		rest     Rate
-		area     share.Area
-		t        Rate
+		rest Rate
+		area share.Area
+		t    Rate
 	}{
-		"as printed":          {LeastThroughput, 18.5, 200_000, 19.3},
-		"least area":          {LeastArea, 18.5, 24_000, 25.0},
-		"printed wants more":  {LeastThroughput, 13.5, 24_000, 18.3}, // F4
-		"least area, no more": {LeastArea, 13.5, 12_000, 13.5},
+		"between two rates":         {18.5, 24_000, 25.0},
+		"a configuration's own one": {13.5, 12_000, 13.5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := c.residual(c.rest, all); got.Share.RequestArea() != c.area || got.Throughput != c.t {
+			if got := leastArea(c.rest, all); got.Share.RequestArea() != c.area || got.Throughput != c.t {
 				t.Errorf("%v at %v, want area %d at %v", got.Share, got.Throughput, c.area, c.t)
 			}
 		})

@@ -68,7 +68,7 @@ func (s *decider) scaleOut() error {
 		rule, least = ScaleOut, w.loadReached(s.policy.Out)
 	}
 	gap := max(least, s.policy.Predict(w.loads())) - throughput // D24
-	added, err := ScaleUp(gap, s.choices, s.policy.Residual, s.policy.Max-len(s.state.Instances))
+	added, err := ScaleUp(gap, s.choices, s.policy.Max-len(s.state.Instances))
 	s.create(added, rule)
 	return err
 }
