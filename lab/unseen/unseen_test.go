@@ -74,7 +74,7 @@ func TestOnSlices(t *testing.T) {
 // TestOnVCPUs: each model is known within a factor of two by the other two.
 func TestOnVCPUs(t *testing.T) {
 	dataset.MustRead(t, "harmonybatch/model_all.json")
-	for _, model := range VCPUs() {
+	for model := range onVCPUs {
 		mean, p99, err := OnVCPUs(model, read)
 		if err != nil || mean.Points < 30 || p99.Points < 40 || mean.Mean > 1 || p99.Mean > 1 {
 			t.Errorf("%s: %+v, %+v, %v", model, mean, p99, err)

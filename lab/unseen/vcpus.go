@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/rules/profile"
@@ -107,12 +106,3 @@ func surfaceOf(m profile.CPU) (mean, p99 surface) {
 }
 
 func duration(seconds float64) time.Duration { return time.Duration(math.Round(seconds * 1e9)) }
-
-// VCPUs returns the models that OnVCPUs accepts.
-func VCPUs() (names []string) {
-	for name := range onVCPUs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
