@@ -32,6 +32,7 @@ type exchange struct {
 	// caller is looked up, then among those of the function's namespace, where it stays while another gateway has the request.
 	modelBody reservation
 	rest      *restOfStream // what the client of a stream sends after its first message; nil for other requests
+	hints     hints
 	outcome
 }
 

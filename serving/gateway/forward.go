@@ -26,7 +26,7 @@ func (e *exchange) begin(upstream http.RoundTripper, request *http.Request) (*ht
 	if e.deadline == nil {
 		e.limit = time.AfterFunc(settings.Timeout, func() { e.cancel(errHung) })
 	}
-	response, err := upstream.RoundTrip(request)
+	response, err := e.send(upstream, request)
 	if e.limit == nil || err == nil && settings.Protocol == OpenAI {
 		return response, err
 	}
@@ -115,6 +115,9 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 		queue.done(r, t.flight, e.tokens.first, true, it)
 		return true
 	}
+	if !e.grpc {
+		announceTrailer(e.writer.Header(), response.Trailer)
+	}
 	e.writeStatus(response.StatusCode)
 	if e.rest != nil && response.Header.Get(grpcStatus) == "" { // else the header is the whole answer, and after a flush its trailer would be missing
 		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
@@ -139,9 +142,9 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 		}
 		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole answer
 	}
+	copyTrailer(e.writer, response)
 	if e.grpc {
 		queue.speak()
-		copyTrailer(e.writer, response)
 		e.status = httpStatus(response)
 	}
 	queue.done(r, t.flight, e.tokens.first, e.status < 500, it)
@@ -155,9 +158,9 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 // prepareHeader sets the header of the answer.
 func (e *exchange) prepareHeader(it *item, from http.Header) {
 	header := e.writer.Header()
-	copyHeader(header, from)
+	copyAnswerHeader(header, from)
 	header.Del(reasonHeader) // the replica may have got it from another gateway that it called; this one has not refused the request
-	header.Set("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
+	header.Add("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
 	header.Set("X-Gshare-Cold-Start", map[bool]string{true: "cold", false: "warm"}[it.cold])
 }
 
@@ -172,22 +175,18 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 	in := e.request
 	out := (&http.Request{
 		Method: in.Method, URL: &url.URL{Scheme: "http", Host: r.Address, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery},
-		Host: in.Host, Header: make(http.Header, len(in.Header)+1), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Host: in.Host, Header: onwardHeader(in), Trailer: onwardTrailer(in.Trailer), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: int64(len(e.body)), Body: http.NoBody,
-	}).WithContext(ctx)
-	copyHeader(out.Header, in.Header)
-	if isUpgrade(in) {
-		askFor(out.Header, in.Header)
-	}
-	if e.grpc {
-		out.Header.Set("Te", "trailers") // some servers require it
-	}
+	}).WithContext(e.withHints(ctx))
 	if e.rest != nil {
 		out.ContentLength, out.Body = -1, struct {
 			io.Reader
 			io.Closer
 		}{io.MultiReader(bytes.NewReader(e.body), e.rest), e.rest}
-	} else if len(e.body) > 0 {
+	} else if len(e.body) > 0 || len(out.Trailer) > 0 {
+		if len(out.Trailer) > 0 {
+			out.ContentLength = -1 // HTTP/1.1 has trailers only then
+		}
 		out.Body = io.NopCloser(bytes.NewReader(e.body))
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(e.body)), nil }
 	}
@@ -206,21 +205,6 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 		}
 	}
 	return out
-}
-
-// copyHeader copies the fields of a header, except those that apply to a single connection only.
-func copyHeader(to, from http.Header) {
-	for name, values := range from {
-		to[name] = values
-	}
-	for _, list := range from["Connection"] {
-		for name := range strings.SplitSeq(list, ",") {
-			to.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
-		delete(to, name)
-	}
 }
 
 // copyBody passes the body of an answer on, and calls begun when it has content or ends. A body of unknown length is flushed as it comes. An error after

@@ -117,13 +117,6 @@ func escapeMessage(text string) string {
 	return b.String()
 }
 
-// copyTrailer passes on the trailer of an answer, after its body.
-func copyTrailer(w http.ResponseWriter, response *http.Response) {
-	for name, values := range response.Trailer {
-		w.Header()[http.TrailerPrefix+name] = values
-	}
-}
-
 // readMessages is readBody for a gRPC call, in which each message is preceded by its length. Of a call of streamMethod it reads only the first message.
 func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
 	stream := e.request.URL.Path == streamMethod

@@ -22,6 +22,8 @@ const (
 	cookieHeader          = "Cookie"
 	expectHeader          = "Expect"
 	connectionHeader      = "Connection"
+	trailerHeader         = "Trailer"
+	userAgentHeader       = "User-Agent"
 	upgradeHeader         = "Upgrade"
 )
 

@@ -76,6 +76,7 @@ var (
 	causeCaller        = cause{http.StatusForbidden, reasonCaller, codes.PermissionDenied}
 	causeCallerUnknown = cause{http.StatusServiceUnavailable, reasonCallerUnknown, codes.Unavailable}
 	causeBadRequest    = cause{http.StatusBadRequest, reasonBadRequest, codes.InvalidArgument}
+	causeMethod        = cause{http.StatusMethodNotAllowed, reasonBadRequest, codes.InvalidArgument}
 	causeSlowBody      = cause{http.StatusRequestTimeout, reasonBadRequest, codes.DeadlineExceeded}
 	causeLongHeader    = cause{http.StatusRequestHeaderFieldsTooLarge, reasonBadRequest, codes.InvalidArgument}
 	causeShortBody     = cause{http.StatusBadRequest, reasonBrokenOff, codes.Canceled}
@@ -101,6 +102,9 @@ func (r refusal) write(w http.ResponseWriter, openAI bool) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set(reasonHeader, r.reason)
+	if r.status == http.StatusMethodNotAllowed {
+		h.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
+	}
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(time.Until(r.again).Seconds())))))
 	}

@@ -143,7 +143,7 @@ func (r *relay) try(peer *peers.Peer) bool {
 	if r.grpc {
 		upstream = r.gateway.toPeersGRPC
 	}
-	response, err := upstream.RoundTrip(r.outgoing(ctx, peer))
+	response, err := r.send(upstream, r.outgoing(ctx, peer))
 	if err == nil && !stop() { // the peer was given up first, so the body can no longer be read
 		response.Body.Close()
 		err = errPeer
@@ -209,11 +209,14 @@ func (r *relay) why(ctx context.Context) refusal {
 // pass passes the answer of a gateway on.
 func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Response) {
 	e := r.exchange
-	copyHeader(e.writer.Header(), response.Header)
+	copyAnswerHeader(e.writer.Header(), response.Header)
 	if response.StatusCode == http.StatusSwitchingProtocols {
 		e.switchProtocols(response)
 		r.forwarded(ctx, peer)
 		return
+	}
+	if !e.grpc {
+		announceTrailer(e.writer.Header(), response.Trailer)
 	}
 	e.writeStatus(response.StatusCode)
 	if r.stream != nil && response.Header.Get(grpcStatus) == "" { // as in forward
@@ -235,8 +238,8 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 		r.close()
 		panic(http.ErrAbortHandler) // as in forward
 	}
+	copyTrailer(e.writer, response)
 	if e.grpc {
-		copyTrailer(e.writer, response)
 		e.status = httpStatus(response)
 	}
 	if e.rest.isCut() && e.status == http.StatusOK {
@@ -261,16 +264,9 @@ func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 	in := r.request
 	out := (&http.Request{
 		Method: in.Method, URL: &url.URL{Scheme: "https", Host: peer.Address, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery},
-		Host: in.Host, Header: make(http.Header, len(in.Header)+3), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Host: in.Host, Header: onwardHeader(in), Trailer: in.Trailer, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: in.ContentLength, Body: http.NoBody,
-	}).WithContext(ctx)
-	copyHeader(out.Header, in.Header)
-	if isUpgrade(in) {
-		askFor(out.Header, in.Header)
-	}
-	if r.grpc {
-		out.Header.Set("Te", "trailers")
-	}
+	}).WithContext(r.withHints(ctx))
 	addForwardedFor(out.Header, in)
 	out.Header.Set(elapsedHeader, strconv.FormatInt(time.Since(r.start).Microseconds(), 10))
 	out.Header.Set(spentHeader, strconv.FormatInt(r.spent().Microseconds(), 10))
@@ -280,8 +276,11 @@ func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 		out.ContentLength, out.Body = -1, r.stream
 	case r.grpc: // the length in the header does not matter
 		out.ContentLength, out.Body = -1, r.body.reader()
-	case in.ContentLength != 0:
+	case in.ContentLength != 0 || len(in.Trailer) > 0:
 		out.Body = r.body.reader()
+		if len(in.Trailer) > 0 {
+			out.ContentLength = -1
+		}
 	}
 	return out
 }

@@ -36,6 +36,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 		}()
 	}
+	if r.Method == http.MethodConnect { // after a success, the client would take the connection for a tunnel
+		refused = newRefusal(causeMethod, "CONNECT: the gateway is no proxy to other servers")
+	}
 	if refused.status != 0 {
 		e.refuseUnnamed(refused)
 		return

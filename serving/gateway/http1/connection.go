@@ -9,6 +9,8 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -103,6 +105,11 @@ func (c *connection) send(r *http.Request, text []byte) (*http.Response, error) 
 			c.left = math.MaxInt
 			response.Close = response.Close || unsent != nil // the server has answered before it had the whole request
 			return response, nil
+		}
+		if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.Got1xxResponse != nil {
+			if err := trace.Got1xxResponse(response.StatusCode, textproto.MIMEHeader(response.Header)); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
