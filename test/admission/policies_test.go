@@ -26,6 +26,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("warnings", c.testWarnings)
 	t.Run("debug", c.testDebug)
 	t.Run("quota", c.testQuota)
+	t.Run("ranges", c.testRanges)
 }
 
 // stored holds pods as the API server would store them without the policies.

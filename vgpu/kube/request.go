@@ -14,7 +14,7 @@ import (
 
 // RequestOf returns the shares that the containers of a pod request: sidecars first, then app containers.
 //
-// asks is true if the pod names any gshare resource, even if err refuses it; a pod that names none has its annotations ignored. Every error wraps a
+// asks is true if a container has any gshare resource other than 0, even if err refuses it; a pod that has none has its annotations ignored. Every error wraps a
 // *share.FieldError and is suitable as the text of an event on the pod.
 func RequestOf(pod *v1.Pod) (req share.Request, asks bool, err error) {
 	if !RequestsShare(pod) {
@@ -24,7 +24,7 @@ func RequestOf(pod *v1.Pod) (req share.Request, asks bool, err error) {
 	return req, true, err
 }
 
-// RequestsShare reports whether the pod names a resource with gshare's prefix anywhere, even an unknown one. It does not allocate memory.
+// RequestsShare reports whether a container has a resource with gshare's prefix that is not 0, even an unknown one, or the pod itself names one. It does not allocate memory.
 func RequestsShare(pod *v1.Pod) bool {
 	for c := range eachContainer(pod) {
 		if containerAsks(c) {

@@ -225,3 +225,28 @@ const (
 	weightsA = "sha256:00000000000000000000000000000000000000000000000000000000000000aa"
 	weightsB = "sha256:00000000000000000000000000000000000000000000000000000000000000bb"
 )
+
+// TestZeroAsksForNothing: gshare resources of 0 ask for no share, as those that the admission policies write where a LimitRange has filled in a share.
+func TestZeroAsksForNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		limits v1.ResourceList
+		asks   bool
+	}{
+		"none":             {nil, false},
+		"zeros":            {v1.ResourceList{ResourceSM: resource.MustParse("0"), ResourceMemory: resource.MustParse("0Ki")}, false},
+		"zero and another": {v1.ResourceList{ResourceSM: resource.MustParse("0"), ResourceMemory: resource.MustParse("1")}, true},
+		"zero, unknown":    {v1.ResourceList{"gshare/foo": resource.MustParse("0")}, false},
+		"unknown":          {v1.ResourceList{"gshare/foo": resource.MustParse("1")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Limits: test.limits}}}}}
+			Complete(pod)
+			if _, asks, err := RequestOf(pod); asks != test.asks || asks == (err == nil) {
+				t.Errorf("asks %v: %v", asks, err)
+			}
+			if completed := pod.Spec.SchedulerName == SchedulerName; completed != test.asks {
+				t.Errorf("completed: %v", completed)
+			}
+		})
+	}
+}

@@ -106,8 +106,17 @@ func smTime(sm int64, quota *int64) int64 {
 	return sm * *quota
 }
 
+// containerAsks reports whether a container has a gshare resource other than 0. The admission policies write 0 where a LimitRange has filled in a
+// share that the container does not ask for.
 func containerAsks(c *v1.Container) bool {
-	return firstMatch(isGshareResource, c.Resources.Limits, c.Resources.Requests) != ""
+	for _, list := range [...]v1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+		for name, q := range list {
+			if isGshareResource(name) && !q.IsZero() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // podLevelResource returns the name of a gshare resource in the pod's overhead or pod-level resources, where gshare allows none, or "" if
