@@ -81,8 +81,8 @@ type world struct {
 	usedMiB int64                          // of device memory, by the agent
 	old     bool                           // the agent is one that changes no quotas
 	taken   bool                           // the GPU is somebody else's: servers get no node
-	rate    func(sm int64) int             // kernels that a training launches in a second; nil: servers run
-	counts  func(p *v1.Pod) bool           // whether the agent counts what a training does now; nil: it does
+	rate    func(sm int64) int             // kernels that a program launches in a second, as the agent counts; nil: it does not count
+	counts  func(p *v1.Pod) bool           // whether the agent counts what the program does now; nil: it does
 	hung    func(client *v1.Pod) bool      // whether a client that runs does not end; nil: it does
 	image   string
 	version string
@@ -237,10 +237,11 @@ func (w *world) kubelet() bool {
 }
 
 func (w *world) end(p *v1.Pod, phase v1.PodPhase, code int32, message string) {
+	started := metav1.NewTime(startOf(p))
 	p.Status.Phase = phase
 	p.Status.Conditions = nil
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: p.Spec.Containers[0].Name, ImageID: w.image, State: v1.ContainerState{
-		Terminated: &v1.ContainerStateTerminated{ExitCode: code, Reason: "Ended", Message: message, FinishedAt: metav1.Now()},
+		Terminated: &v1.ContainerStateTerminated{ExitCode: code, Reason: "Ended", Message: message, StartedAt: started, FinishedAt: metav1.Now()},
 	}}}
 }
 
@@ -286,7 +287,7 @@ func (w *world) enforce(p *v1.Pod) {
 	p.Annotations[kube.AnnotationEnforcementStatus] = text
 }
 
-// count has the agent report what a training has done: it launches nothing for ten seconds, and keeps the GPU busy for half of the time then.
+// count has the agent report what a program has done: it launches nothing for ten seconds, and keeps the GPU busy for half of the time then.
 func (w *world) count(p *v1.Pod) {
 	w.Helper()
 	status, _, err := kube.EnforcementStatusOf(p)

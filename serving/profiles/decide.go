@@ -252,12 +252,40 @@ func (s *state) take(status *api.GPUProfileStatus, target, client *v1.Pod) decis
 	case o.Failed != "":
 		return s.fail(status, o.Failed)
 	}
+	switch none, wait := s.launchedNone(target, client); {
+	case wait > 0:
+		return decision{after: min(wait, kube.WorkPeriod)}
+	case none:
+		return s.giveUp(status, target, client, profiler.ErrNoKernels)
+	}
 	a, t := status.Attempt, status.Target
 	point := measured(t.SM, t.Quota, a.Batch, o.Trial)
 	if at := indexOf(status, t.SM, t.Quota, a.Batch); a.Confirm && at >= 0 {
 		point = confirmed(status.Points[at], o.Trial)
 	}
 	return s.keep(status, target, point, client)
+}
+
+// launchedNone reports whether a server launched no kernel while a client sent requests, as the agent of its node counts them. wait is positive while the
+// agent has not counted up to the end of the client. An agent that does not count, or has stopped to, says nothing.
+func (s *state) launchedNone(target, client *v1.Pod) (none bool, wait time.Duration) {
+	work := workOf(target)
+	started, ended := ranAt(client)
+	if work == nil || started.IsZero() || work.Since.Add(milliseconds(work.Changed)).After(started) {
+		return false, 0
+	}
+	if work.Since.Add(milliseconds(work.Counts[len(work.Counts)-1].At)).Before(ended) {
+		return false, max(0, ended.Add(workWait).Sub(s.now))
+	}
+	return true, 0
+}
+
+// giveUp ends the profile without a recommendation, because of what one trial has shown.
+func (s *state) giveUp(status *api.GPUProfileStatus, target, client *v1.Pod, why error) decision {
+	charge(status, &api.ProfilePoint{}, target, client, s.now)
+	s.end(status)
+	s.set(status, metav1.ConditionTrue, api.ReasonNoShare, why.Error())
+	return s.write(status)
 }
 
 // keep records a trial. client is nil for a training.
@@ -336,13 +364,18 @@ func (s *state) halt(status *api.GPUProfileStatus, reason string) decision {
 	return s.write(status)
 }
 
-// complete ends the profile.
-func (s *state) complete(status *api.GPUProfileStatus, record *profiler.Record, d device, reason string) decision {
+// end sets in the status that the measurements have ended, with no recommendation yet.
+func (s *state) end(status *api.GPUProfileStatus) {
 	status.Attempt, status.Target, status.Current, status.Recommended = nil, nil, "", nil
 	if status.Completed == nil {
 		status.Completed = new(metav1.NewTime(s.now))
 		status.ReplicasImage = cmp.Or(bounded(s.served, maxImage), status.ReplicasImage)
 	}
+}
+
+// complete ends the profile.
+func (s *state) complete(status *api.GPUProfileStatus, record *profiler.Record, d device, reason string) decision {
+	s.end(status)
 	best, err := record.Recommend(s.plan.strategy(d.model))
 	switch {
 	case errors.Is(err, search.ErrUnfinished):

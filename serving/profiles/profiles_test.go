@@ -188,6 +188,44 @@ func TestServerFails(t *testing.T) {
 	})
 }
 
+// TestNoKernels: a server that launches no kernel while it answers gets no recommendation, not even an earlier one. If the agent does not count so far,
+// the measurement goes on.
+func TestNoKernels(t *testing.T) {
+	for name, test := range map[string]struct {
+		rate   int
+		counts bool // until the end
+		reason string
+	}{
+		"none":        {0, true, api.ReasonNoShare},
+		"some":        {1000, true, api.ReasonMeasured},
+		"not counted": {0, false, api.ReasonMeasured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, someProfile(func(p *api.GPUProfile) {
+					p.Status.Recommended = &api.ProfileRecommendation{SM: 10, Quota: 100, Memory: "1Gi"}
+				}))
+				w.rate = func(int64) int { return test.rate }
+				counted := map[types.UID]bool{}
+				w.counts = func(p *v1.Pod) bool {
+					first := !counted[p.UID]
+					counted[p.UID] = true
+					return first || test.counts
+				}
+				p := w.run()
+				result(w, p)
+				c := meta.FindStatusCondition(p.Status.Conditions, api.ConditionComplete)
+				if c.Reason != test.reason || (p.Status.Recommended == nil) != (test.reason == api.ReasonNoShare) {
+					t.Fatalf("%+v, recommended %+v", c, p.Status.Recommended)
+				}
+				if test.reason == api.ReasonNoShare && (c.Message != profiler.ErrNoKernels.Error() || w.measurements() != 1 || p.Status.GPUSeconds == 0) {
+					t.Errorf("after %d measurements and %d s: %s", w.measurements(), p.Status.GPUSeconds, c.Message)
+				}
+			})
+		})
+	}
+}
+
 // TestServerDoesNotStart: a server whose container does not start, for want of its image for instance, gives the GPU back after an hour.
 func TestServerDoesNotStart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

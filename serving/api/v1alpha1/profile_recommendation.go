@@ -110,13 +110,13 @@ const (
 	//	to do: raise `search.maxTrials` for a closer result
 	ReasonBudgetUsed = "BudgetUsed"
 
-	// ReasonNoShare says that no share meets the objective.
+	// ReasonNoShare says that no share meets the objective, or that the server launched no kernel while it answered.
 	//
 	//	kind: event
 	//	object: GPUProfile
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: relax the objective, or give the server a whole GPU; if the message says that every trial failed, fix the server or the request
+	//	to do: relax the objective, or give the server a whole GPU; if the message says that every trial failed, fix the server or the request; if it says that no kernel was launched, let the server use the GPU
 	ReasonNoShare = "NoShare"
 
 	ReasonMeasuring = "Measuring" // a client is sending requests
