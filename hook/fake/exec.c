@@ -235,6 +235,7 @@ static int ensure_backed(CUgraphExec exec, CUdevice device)
 FN(cuGraphLaunch, , 10000, CUgraphExec exec, CUstream handle)
 {
 	ENTER(cuGraphLaunch);
+	AT_RETURN();
 	NEED_STREAM(stream, handle);
 	if (!exec)
 		return CUDA_ERROR_INVALID_VALUE;

@@ -107,6 +107,7 @@ FN(cuMemPoolCreate, , 11020, struct pool **pool, const struct pool_props *props)
 			break;
 		}
 	pthread_mutex_unlock(&pools);
+	fake_returning(NULL); /* another thread may act before */
 	return CUDA_SUCCESS;
 }
 
@@ -194,6 +195,31 @@ FN(cuDeviceGetDefaultMemPool, , 11020, struct pool **pool, CUdevice device)
 	if (!pool || device < 0 || device >= fake_devices)
 		return CUDA_ERROR_INVALID_VALUE;
 	*pool = default_pool(device);
+	return CUDA_SUCCESS;
+}
+
+/* CUmemLocation. */
+struct location {
+	int type, id;
+};
+
+static struct pool managed[DEVICES_MAX + 1], of_host = {.on_host = 1}; /* default pools; the last managed one is of no device */
+
+/* Only pinned memory of devices and hosts, and managed memory of devices and of no location, are modelled. */
+FN(cuMemGetDefaultMemPool, , 13000, struct pool **pool, struct location *location, int type)
+{
+	ENTER(cuMemGetDefaultMemPool);
+	if (!pool || !location || location->type < 0 || location->type > 2 || (location->type == 1 && (location->id < 0 || location->id >= fake_devices)))
+		return CUDA_ERROR_INVALID_VALUE;
+	CUdevice device = location->type == 1 ? location->id : 0;
+	struct pool *of_type = &managed[location->type == 1 ? device : DEVICES_MAX];
+	of_type->device = device;
+	if (type == 2 && location->type != 2)
+		*pool = of_type;
+	else if (type == 1 && location->type)
+		*pool = location->type == 1 ? default_pool(device) : &of_host;
+	else
+		return CUDA_ERROR_NOT_SUPPORTED;
 	return CUDA_SUCCESS;
 }
 

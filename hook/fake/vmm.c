@@ -321,7 +321,9 @@ FN(cuMulticastCreate, , 12010, unsigned long long *handle, const struct multicas
 	if (!handle || !prop)
 		return CUDA_ERROR_INVALID_VALUE;
 	*handle = 0x3000000000 + fake_next_id();
-	block_add(*handle, 0, 0)->handles = 1;
+	struct block *block = block_add(*handle, 0, 0);
+	block->handles = 1;
+	block->length = prop->size;
 	return CUDA_SUCCESS;
 }
 

@@ -399,27 +399,26 @@ static void refresh_device(CUdevice d, uint64_t hold) {
 	gsh_item_resize(GRAPH_MEMORY, (uint64_t)d, held > bytes ? held : bytes);
 }
 
-static uint64_t frees_begun; /* calls that free memory of graphs; guarded by the ledger's lock */
+static uint64_t frees_seen; /* how often a call that frees memory of graphs has begun or ended; guarded by the ledger's lock */
 
 /*
- * Returns how many bytes a graph's memory nodes have that it has not freed: its next launch needs no others in their place. Stores how many
- * calls that free have begun by now.
+ * Returns how many bytes a graph's memory nodes have that it has not freed: its next launch needs no others in their place. Stores frees_seen.
  */
-static uint64_t kept(CUgraphExec e, uint64_t *begun) {
+static uint64_t kept(CUgraphExec e, uint64_t *seen) {
 	uint64_t bytes = 0;
 	gsh_ledger_lock();
 	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i))
 		if (i->kind == NODE_MEMORY && i->owner == addresses_of(e) && i->flags & IN_USE) bytes += i->bytes;
-	*begun = frees_begun;
+	*seen = frees_seen;
 	gsh_ledger_unlock();
 	return bytes;
 }
 
-/* Records that a graph that was launched has the memory of its nodes, but for what a call may have freed that has begun since or is under way. */
-static void keep(CUgraphExec e, uint64_t begun) {
+/* Records that a graph that was launched has the memory of its nodes, but for what a call may have freed that has begun or ended since, or is under way. */
+static void keep(CUgraphExec e, uint64_t seen) {
 	gsh_ledger_lock();
 	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i))
-		if (i->kind == NODE_MEMORY && i->owner == addresses_of(e) && !i->mappings && i->other <= begun) i->flags = IN_USE;
+		if (i->kind == NODE_MEMORY && i->owner == addresses_of(e) && !i->mappings && i->other <= seen) i->flags = IN_USE;
 	gsh_ledger_unlock();
 }
 
@@ -428,7 +427,7 @@ static void count_free(CUdeviceptr p, int calls) {
 	struct gsh_item *i = gsh_item_find(NODE_MEMORY, p);
 	if (!i) return;
 	i->flags = 0;
-	if (calls > 0) i->other = ++frees_begun;
+	i->other = ++frees_seen;
 	if (calls > 0 || i->mappings) i->mappings += (uint64_t)calls;
 }
 
@@ -453,7 +452,7 @@ struct launch {
 	uint64_t bytes; /* of its memory nodes */
 	CUdevice device;
 	unsigned flags;
-	uint64_t begun; /* see kept */
+	uint64_t seen; /* see kept */
 };
 
 /*
@@ -463,7 +462,8 @@ struct launch {
 static bool reserve_memory(struct launch *l, CUgraphExec e) {
 	struct gsh_item item;
 	*l = (struct launch){0};
-	if (!find(e, &item) || !(item.bytes || item.flags)) return true;
+	if (!find(e, &item)) return gsh_driver_lost(); /* about to be entered: its handle is that of a graph from before */
+	if (!(item.bytes || item.flags)) return true;
 	CUdevice d = l->device = (CUdevice)item.other;
 	l->flags = item.flags;
 	if (l->flags & FREES) frees(e, 1);
@@ -471,7 +471,7 @@ static bool reserve_memory(struct launch *l, CUgraphExec e) {
 	gsh_reserve_wait();
 	int cancel = gsh_pools_lock();
 	l->bytes = item.bytes;
-	uint64_t taken = add_pending(d, (int64_t)item.bytes), need = item.bytes, own = l->flags & KEEPS ? kept(e, &l->begun) : 0;
+	uint64_t taken = add_pending(d, (int64_t)item.bytes), need = item.bytes, own = l->flags & KEEPS ? kept(e, &l->seen) : 0;
 	need -= own < need ? own : need;
 	taken += graph_memory(d, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
 	uint64_t have = graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT), idle = have > taken ? have - taken : 0;
@@ -484,7 +484,7 @@ static bool reserve_memory(struct launch *l, CUgraphExec e) {
 
 /* Charges what the driver has reserved by now and releases the reservation. Returns r. */
 static CUresult commit_memory(struct launch *l, CUgraphExec e, CUresult r, bool captured) {
-	if (r == CUDA_SUCCESS && !captured && l->flags & KEEPS) keep(e, l->begun);
+	if (r == CUDA_SUCCESS && !captured && l->flags & KEEPS) keep(e, l->seen);
 	if (l->flags & FREES) frees(e, -1);
 	if (!l->bytes) return r;
 	add_pending(l->device, -(int64_t)l->bytes);

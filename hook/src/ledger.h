@@ -24,7 +24,7 @@ struct gsh_item {
 	const void *owner;     /* its end removes the item: a context, or the graph of a NODE; NULL: nothing's end does */
 	uint64_t bytes;        /* charged, where there is a vGPU; EXEC: of its memory nodes */
 	uint64_t other;        /* OBJECT: handles; POOL: calls under way that allocate from it; HANDLE, MAPPING: key of the object; GRAPH_MEMORY: bytes that launches under way may take; EXEC: device of its memory nodes; NODE: thread blocks;
-	                        * LIBRARY: bytes in one context; NODE_MEMORY: the last call that has begun to free it, by number; NODE_FREE: address; OPENED: how often, beyond once */
+	                        * LIBRARY: bytes in one context; NODE_MEMORY: frees_seen when a call that frees it last began or ended; NODE_FREE: address; OPENED: how often, beyond once */
 	uint64_t mappings;     /* OBJECT: mappings; HANDLE: how often it was retained; EXEC: thread blocks; NODE_MEMORY: calls under way that free it */
 	unsigned flags;        /* OBJECT, POOL, FREEING, EXEC: bits that vmm.c, pool.c and graph.c define */
 };

@@ -69,32 +69,32 @@ GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 	return r;
 }
 
-/* Returns the pool from which cuMemAllocAsync allocates in a stream, or NULL. */
-static CUmemoryPool pool_of(CUstream s) {
-	CUmemoryPool pool = NULL;
+/* Stores the pool from which cuMemAllocAsync allocates in a stream. */
+static CUresult pool_of(CUstream s, CUmemoryPool *pool) {
 	struct gsh_target on = gsh_target(BY_cuMemAllocAsync, (uint64_t)s);
-	if (!on.context || CALL(cuDeviceGetMemPool, &pool, on.device) != CUDA_SUCCESS) return NULL;
-	return pool;
+	if (on.error != CUDA_SUCCESS) return on.error;
+	if (!on.context) return s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+	return CALL(cuDeviceGetMemPool, pool, on.device);
 }
 
 /* An allocation in stream order, from a given pool or from the device's current one. */
 struct async {
 	struct gsh_reservation hold;
-	CUmemoryPool pool; /* NULL: not known */
+	CUmemoryPool pool; /* NULL: not known yet */
 	bool held;         /* the pool is */
 	bool captured;     /* it becomes a node of a graph, charged at the graph's launch */
 	uint64_t bytes;
 	CUstream stream;
 };
 
-/* Looks the pool up if it is not given, and holds it. Returns false if it cannot be entered in the ledger. */
-static bool enter(struct async *a, struct gsh_vgpu **v, bool *on_host) {
+/* Looks the pool up if it is not given, and holds it. The driver is not called with a pool that is not known (gsh_pool_hold). */
+static CUresult enter(struct async *a, struct gsh_vgpu **v, bool *on_host) {
 	int cancel = gsh_pools_lock();
-	if (!a->pool) a->pool = pool_of(a->stream);
-	if (a->pool) *v = gsh_pool_vgpu(a->pool, on_host);
-	a->held = a->pool && gsh_pool_hold(a->pool, *v);
+	CUresult r = a->pool ? CUDA_SUCCESS : pool_of(a->stream, &a->pool);
+	if (r == CUDA_SUCCESS) r = gsh_pool_hold(a->pool, v, on_host);
+	a->held = r == CUDA_SUCCESS;
 	gsh_pools_unlock(cancel);
-	return a->held || !a->pool;
+	return r;
 }
 
 /*
@@ -111,31 +111,17 @@ static bool reserve_growth(struct async *a, struct gsh_vgpu *v) {
 	return gsh_reserve_at_once(&a->hold, v, most);
 }
 
-/* Reserves what the allocation may take. Returns false if that exceeds the limit. */
-static bool begin_async(struct async *a) {
+/* Reserves what the allocation may take. Returns the error that the wrapper has to return. */
+static CUresult begin_async(struct async *a) {
 	struct gsh_vgpu *v = NULL;
 	bool on_host = false;
 	gsh_start();
-	if (gsh_driver_lost()) return true;
-	if ((a->captured = gsh_capture_hold(a->stream))) return true;
+	if (gsh_driver_lost()) return CUDA_SUCCESS;
+	if ((a->captured = gsh_capture_hold(a->stream))) return CUDA_SUCCESS;
 	gsh_reserve_wait();
-	if (!enter(a, &v, &on_host)) return false;
-	if (on_host) return true;
-	if (!a->pool) {
-		/* Probably the driver returns an error. If it does not, the memory is charged where it is most likely. */
-		a->hold.on = gsh_target(BY_UNSAID, 0);
-		return !a->hold.on.vgpu || gsh_reserve_vgpu(&a->hold, a->hold.on.vgpu, gsh_allocated_bytes(a->bytes));
-	}
-	if (reserve_growth(a, v)) return true;
+	CUresult r = enter(a, &v, &on_host);
+	if (r != CUDA_SUCCESS || on_host || reserve_growth(a, v)) return r;
 	gsh_pool_release(a->pool);
-	return false;
-}
-
-/* Charges an allocation from a pool that is not known as memory of its own; frees it where no vGPU can be charged. */
-static CUresult end_unknown(struct async *a, CUresult r, CUdeviceptr p) {
-	if (a->hold.counted) return gsh_reserve_commit(&a->hold, r, POINTER, p, a->hold.bytes);
-	if (r != CUDA_SUCCESS || gsh_driver_lost() || atomic_load(&gsh_vgpus[0].server->state) == GSHARE_OFF) return r;
-	CALL(cuMemFreeAsync, p, a->stream);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -146,8 +132,6 @@ static CUresult end_async(struct async *a, CUresult r, CUdeviceptr p, CUdevicept
 		gsh_pool_charge(a->pool);
 		gsh_pool_release(a->pool);
 		if (a->hold.counted) gsh_memory_release(a->hold.on.vgpu, a->hold.bytes);
-	} else if (!a->captured) {
-		r = end_unknown(a, r, p);
 	}
 	if (r == CUDA_SUCCESS) *to = p;
 	return r;
@@ -170,12 +154,10 @@ GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 	CUmemPoolProps own = *props;
 	bool on_host = is_host_pool(&own), on_device = own.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 	if (on_device && gsh_device_refused(own.location.id)) return CUDA_ERROR_OUT_OF_MEMORY;
+	struct gsh_vgpu *v = on_device ? gsh_vgpu_of_device(own.location.id) : gsh_target(BY_UNSAID, 0).vgpu;
 	CUmemoryPool created = NULL;
-	CUresult r = real(pool ? &created : NULL, &own);
-	if (r != CUDA_SUCCESS) return r;
-	if (!gsh_pool_create(created, on_device ? gsh_vgpu_of_device(own.location.id) : gsh_target(BY_UNSAID, 0).vgpu, on_host))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*pool = created;
+	CUresult r = pool ? gsh_pool_create(&created, &own, v, on_host, real) : real(NULL, &own);
+	if (r == CUDA_SUCCESS) *pool = created;
 	return r;
 }
 
@@ -185,8 +167,9 @@ GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 		NEED(name);                                                                                             \
 		struct async a = {.bytes = bytes, .stream = s ? s : twin};                                              \
 		CUdeviceptr at = 0, *to = p ? &at : NULL;                                                               \
-		if (!begin_async(&a)) return CUDA_ERROR_OUT_OF_MEMORY;                                                  \
-		CUresult r = a.held ? CALL(from, to, bytes, a.pool, s) : real(to, bytes, s);                            \
+		CUresult r = begin_async(&a);                                                                           \
+		if (r != CUDA_SUCCESS) return r;                                                                        \
+		r = a.held ? CALL(from, to, bytes, a.pool, s) : real(to, bytes, s);                            \
 		return end_async(&a, r, at, p);                                                                         \
 	}
 ALLOCATE(cuMemAllocAsync, cuMemAllocFromPoolAsync, CU_STREAM_LEGACY)
@@ -197,8 +180,9 @@ ALLOCATE(cuMemAllocAsync_ptsz, cuMemAllocFromPoolAsync_ptsz, CU_STREAM_PER_THREA
 		NEED(name);                                                                                             \
 		struct async a = {.pool = pool, .bytes = bytes, .stream = s ? s : twin};                                \
 		CUdeviceptr at = 0;                                                                                     \
-		if (!begin_async(&a)) return CUDA_ERROR_OUT_OF_MEMORY;                                                  \
-		CUresult r = real(p ? &at : NULL, bytes, pool, s);                                                      \
+		CUresult r = pool ? begin_async(&a) : CUDA_ERROR_INVALID_VALUE;                                         \
+		if (r != CUDA_SUCCESS) return r;                                                                        \
+		r = real(p ? &at : NULL, bytes, pool, s);                                                               \
 		return end_async(&a, r, at, p);                                                                         \
 	}
 ALLOCATE_FROM(cuMemAllocFromPoolAsync, CU_STREAM_LEGACY)

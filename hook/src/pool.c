@@ -15,6 +15,7 @@
 #define MOST (1ull << 56)
 
 #define KEYS_MAX 64 /* keys that are listed at once */
+#define NODES_MAX 64 /* NUMA nodes whose default pools are known */
 
 /* Flags of a POOL. ON_HOST: its memory is the host's. RETIRED: it was destroyed, but still has memory. */
 enum { ON_HOST = 1, RETIRED = 2 };
@@ -56,10 +57,10 @@ void gsh_pool_refresh(CUmemoryPool pool) {
 	}
 }
 
-bool gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host) {
+/* Enters a pool in the ledger. Returns false if there is no room: its memory could not be charged. */
+static bool enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host) {
 	gsh_ledger_lock();
-	bool entered = gsh_item_find(POOL, (uint64_t)pool) ||
-	               gsh_item_put(&(struct gsh_item){POOL, (uint64_t)pool, on_host ? NULL : v, NULL, 0, 0, 0, on_host ? ON_HOST : 0});
+	bool entered = gsh_item_put(&(struct gsh_item){POOL, (uint64_t)pool, on_host ? NULL : v, NULL, 0, 0, 0, on_host ? ON_HOST : 0});
 	gsh_ledger_unlock();
 	return entered;
 }
@@ -73,22 +74,47 @@ static struct gsh_item count_calls(CUmemoryPool pool, int calls) {
 	return before;
 }
 
-/* A call that uses the handle of a pool before it is created has guessed it, and is charged to what may be another vGPU. */
-bool gsh_pool_create(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host) {
-	struct gsh_item before;
+/* Under the lock: a thread that knows the handle, from a pool that it was of before, must not find the pool before it is entered. */
+CUresult gsh_pool_create(CUmemoryPool *pool, const CUmemPoolProps *props, struct gsh_vgpu *v, bool on_host, cuMemPoolCreate_fn real) {
 	int cancel = gsh_pools_lock();
-	bool used = count_calls(pool, 0).other;
-	if (!used && gsh_ledger_take(POOL, (uint64_t)pool, &before) && before.vgpu) gsh_memory_release(before.vgpu, before.bytes);
-	bool entered = !used && gsh_pool_enter(pool, v, on_host);
-	if (!entered) CALL(cuMemPoolDestroy, pool);
+	CUresult r = real(pool, props);
+	if (r == CUDA_SUCCESS && !enter(*pool, v, on_host)) {
+		CALL(cuMemPoolDestroy, *pool);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	gsh_pools_unlock(cancel);
-	return entered;
+	return r;
 }
 
-bool gsh_pool_hold(CUmemoryPool pool, struct gsh_vgpu *v) {
-	bool entered = gsh_pool_enter(pool, v, false);
-	if (entered) count_calls(pool, 1);
-	return entered;
+/* Reports whether a pool is the default one of a location, for a type of allocation. */
+static bool is_default(CUmemoryPool pool, int type, CUmemLocation location) {
+	CUmemoryPool own = NULL;
+	return CALL(cuMemGetDefaultMemPool, &own, &location, type) == CUDA_SUCCESS && own == pool;
+}
+
+/*
+ * Enters a pool whose creation was not seen, if it is a default one of a device or, from CUDA 13 on, of a host or for managed memory, which
+ * counts as memory of the device like all managed memory.
+ */
+static CUresult enter_default(CUmemoryPool pool) {
+	int devices = 0;
+	bool found = false, on_host = is_default(pool, CU_MEM_ALLOCATION_TYPE_PINNED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0});
+	struct gsh_vgpu *v = gsh_target(BY_UNSAID, 0).vgpu;
+	CALL(cuDeviceGetCount, &devices);
+	for (CUdevice d = 0; d < devices && !found; d++) {
+		CUmemoryPool own = NULL;
+		found = (CALL(cuDeviceGetDefaultMemPool, &own, d) == CUDA_SUCCESS && own == pool) ||
+		        is_default(pool, CU_MEM_ALLOCATION_TYPE_MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, d});
+		if (found) v = gsh_vgpu_of_device(d);
+	}
+	for (int node = 0; node < NODES_MAX && !found && !on_host; node++) {
+		on_host = is_default(pool, CU_MEM_ALLOCATION_TYPE_PINNED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, node});
+		found = is_default(pool, CU_MEM_ALLOCATION_TYPE_MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, node});
+	}
+	found = found || on_host || is_default(pool, CU_MEM_ALLOCATION_TYPE_MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_NONE, 0}) ||
+	        is_default(pool, CU_MEM_ALLOCATION_TYPE_MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0});
+	if (!found) return CUDA_ERROR_INVALID_VALUE;
+	return enter(pool, v, on_host) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void gsh_pool_release(CUmemoryPool pool) {
@@ -104,19 +130,14 @@ static bool find(CUmemoryPool pool, struct gsh_item *copy) {
 	return i != NULL;
 }
 
-/* A pool whose creation was not seen is a device's default pool, or comes from elsewhere. */
-struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host) {
+CUresult gsh_pool_hold(CUmemoryPool pool, struct gsh_vgpu **v, bool *on_host) {
 	struct gsh_item item;
-	int devices = 0;
-	bool known = find(pool, &item);
-	*on_host = known && item.flags & ON_HOST;
-	if (known) return item.vgpu;
-	CALL(cuDeviceGetCount, &devices);
-	for (CUdevice d = 0; d < devices; d++) {
-		CUmemoryPool own = NULL;
-		if (CALL(cuDeviceGetDefaultMemPool, &own, d) == CUDA_SUCCESS && own == pool) return gsh_vgpu_of_device(d);
-	}
-	return gsh_target(BY_UNSAID, 0).vgpu;
+	CUresult r = find(pool, &item) ? CUDA_SUCCESS : enter_default(pool);
+	if (r != CUDA_SUCCESS) return r;
+	item = count_calls(pool, 1);
+	*v = item.vgpu;
+	*on_host = item.flags & ON_HOST;
+	return r;
 }
 
 /* Returns all unused memory of a pool to the device. Reports whether the pool has none left. */

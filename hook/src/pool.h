@@ -6,24 +6,17 @@
 #define GSHARE_POOL_H
 
 #include "account.h"
+#include "symbols.h"
+
+/* Creates a pool by the driver's function and enters it in the ledger. Returns the driver's error, or one if there is no room. */
+CUresult gsh_pool_create(CUmemoryPool *pool, const CUmemPoolProps *props, struct gsh_vgpu *v, bool on_host, cuMemPoolCreate_fn real);
 
 /*
- * Returns the vGPU whose memory a pool takes: the vGPU of the pool's device, or the one that gsh_target finds where that is
- * not known. NULL for a device without a share. on_host is set for a pool of host memory, which is not counted.
+ * Between these two the pool is not destroyed, so its handle stays that of the same pool. gsh_pool_hold stores the vGPU whose memory the pool
+ * takes, NULL for a device without a share, and whether it is of host memory, which is not counted. It returns an error for a pool that was
+ * not created and is no default one: nothing tells whose memory that would take. It is called between gsh_pools_lock and gsh_pools_unlock.
  */
-struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host);
-
-/* Enters a pool in the ledger, unless it is there already. Returns false if there is no room: its memory could not be charged. */
-bool gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
-
-/* Enters a pool that the driver has just created; destroys it if there is no room, or if a call is under way that uses its handle already. */
-bool gsh_pool_create(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
-
-/*
- * Between these two the pool is not destroyed, so its handle stays that of the same pool, whose vGPU was asked. gsh_pool_hold enters a pool that
- * is new in the ledger, like gsh_pool_enter, and is called between gsh_pools_lock and gsh_pools_unlock.
- */
-bool gsh_pool_hold(CUmemoryPool pool, struct gsh_vgpu *v);
+CUresult gsh_pool_hold(CUmemoryPool pool, struct gsh_vgpu **v, bool *on_host);
 void gsh_pool_release(CUmemoryPool pool);
 
 /* Returns the most bytes by which a pool may grow for an allocation. */

@@ -59,31 +59,42 @@ static void release_object(const struct gsh_item *removed) {
 	if (removed->vgpu) gsh_memory_release(removed->vgpu, removed->bytes);
 }
 
+/*
+ * Enters what the driver has created, the host's memory too, since calls refuse a handle that the ledger lacks: it is about to be entered, or
+ * about to be released. Stores the handle for the caller; releases it and returns an error if there is no room.
+ */
+static CUresult entered(CUmemGenericAllocationHandle created, struct gsh_vgpu *v, uint64_t bytes, CUmemGenericAllocationHandle *to) {
+	gsh_ledger_lock();
+	bool entered = put_object(created, v, bytes, 0);
+	gsh_ledger_unlock();
+	if (entered)
+		*to = created;
+	else
+		CALL(cuMemRelease, created);
+	return entered ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, const CUmemAllocationProp *prop,
 				unsigned long long flags) {
 	NEED(cuMemCreate);
 	if (!prop) return real(h, bytes, prop, flags);
 	CUmemAllocationProp own = *prop; /* the driver gets what was checked */
-	if (gsh_location_is_host(own.location.type)) return real(h, bytes, &own, flags);
-	struct gsh_reservation hold;
-	CUresult r = gsh_reserve(&hold, BY_cuMemCreate, (uint64_t)own.location.id, bytes);
+	struct gsh_reservation hold = {0};
+	CUresult r = gsh_location_is_host(own.location.type) ? CUDA_SUCCESS : gsh_reserve(&hold, BY_cuMemCreate, (uint64_t)own.location.id, bytes);
 	if (r != CUDA_SUCCESS) return r;
 	CUmemGenericAllocationHandle created = 0;
 	r = real(h ? &created : NULL, bytes, &own, flags);
-	if (r != CUDA_SUCCESS) {
-		gsh_memory_release(hold.on.vgpu, bytes);
-		return r;
-	}
-	gsh_ledger_lock();
-	bool entered = put_object(created, hold.on.vgpu, bytes, 0);
-	gsh_ledger_unlock();
-	if (entered) {
-		*h = created;
-		return r;
-	}
-	CALL(cuMemRelease, created);
-	gsh_memory_release(hold.on.vgpu, bytes);
-	return CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS) r = entered(created, hold.on.vgpu, bytes, h);
+	if (r != CUDA_SUCCESS && hold.counted) gsh_memory_release(hold.on.vgpu, bytes);
+	return r;
+}
+
+/* What is bound to the object is charged as the memory that it is. */
+GSH_EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *h, const void *prop) {
+	NEED(cuMulticastCreate);
+	CUmemGenericAllocationHandle created = 0;
+	CUresult r = real(h ? &created : NULL, prop);
+	return r == CUDA_SUCCESS ? entered(created, NULL, 0, h) : r;
 }
 
 /* A handle is in the ledger once, however often it was retained; the object counts how often. */
@@ -135,15 +146,18 @@ static struct gsh_item take_object(CUmemGenericAllocationHandle h, int mappings)
 	return copy;
 }
 
+/* Reports whether an object is that of a handle which the ledger lacks. In a forked child it has none, and the driver returns its error. */
+static bool is_unknown(const struct gsh_item *object) { return !object->kind && !gsh_driver_lost(); }
+
 /*
  * Enters a mapping that the driver has made of an object; the object counts it already. Returns false if the handle no longer
  * refers to the object: another thread has released it, and the driver may have given its number to other memory.
  */
 static bool enter_mapping(CUdeviceptr p, size_t bytes, uint64_t free, CUmemGenericAllocationHandle h, const struct gsh_item *object,
 			  struct gsh_vgpu *charged) {
-	gsh_ledger_lock(); /* memory without an object, such as the host's, is entered too: one call may unmap it together with mappings behind it */
+	gsh_ledger_lock();
 	struct gsh_item *now = object_of(h);
-	bool same = (now ? now->key : 0) == object->key;
+	bool same = now && now->key == object->key;
 	if (same) gsh_item_put(&(struct gsh_item){MAPPING, p, charged, NULL, bytes, object->key, free, 0});
 	gsh_ledger_unlock();
 	return same;
@@ -154,6 +168,7 @@ GSH_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGe
 			     unsigned long long flags) {
 	NEED(cuMemMap);
 	struct gsh_item object = take_object(h, 1);
+	if (is_unknown(&object)) return CUDA_ERROR_INVALID_VALUE;
 	struct gsh_vgpu *charged = object.flags & IMPORTED ? object.vgpu : NULL;
 	struct gsh_reservation hold;
 	uint64_t free = charged && object.flags & STORED ? gsh_import_take(charged, bytes) : 0;
@@ -241,6 +256,7 @@ GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h,
 	uint64_t object = object_at((uint64_t)address);
 	add_refs(object, 1, 0, NULL);
 	gsh_ledger_unlock();
+	if (!object && !gsh_driver_lost()) return CUDA_ERROR_INVALID_VALUE; /* nothing is mapped, or the mapping is about to be entered */
 	CUmemGenericAllocationHandle retained = 0;
 	CUresult r = real(h ? &retained : NULL, address);
 	gsh_ledger_lock();
@@ -258,24 +274,25 @@ GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h,
 
 /*
  * Counts one more handle of a handle's object until the process ends: other processes or the driver's own objects may hold the
- * memory, and nothing tells when they let go. It is counted before the driver's call. Returns the object, for count_refs if the
- * call fails.
+ * memory, and nothing tells when they let go. It is counted before the driver's call. Stores the object, for count_refs if the
+ * call fails. Returns false if the handle is not known.
  */
-static uint64_t keep_handle(CUmemGenericAllocationHandle h) {
+static bool keep_handle(CUmemGenericAllocationHandle h, struct gsh_item *object) {
 	gsh_ledger_lock();
-	struct gsh_item *object = object_of(h);
-	if (object) object->other++;
-	uint64_t key = object ? object->key : 0;
+	struct gsh_item *its = object_of(h);
+	if (its) its->other++;
+	*object = its ? *its : (struct gsh_item){0};
 	gsh_ledger_unlock();
-	return key;
+	return !is_unknown(object);
 }
 
 /* An exported handle keeps the memory alive, even after the last handle and mapping of this process are gone. */
 GSH_EXPORT CUresult cuMemExportToShareableHandle(void *os, CUmemGenericAllocationHandle h, int type, unsigned long long flags) {
 	NEED(cuMemExportToShareableHandle);
-	uint64_t object = keep_handle(h);
+	struct gsh_item object;
+	if (!keep_handle(h, &object)) return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = real(os, h, type, flags);
-	if (r != CUDA_SUCCESS) count_refs(object, -1, 0);
+	if (r != CUDA_SUCCESS) count_refs(object.key, -1, 0);
 	return r;
 }
 
@@ -283,9 +300,10 @@ GSH_EXPORT CUresult cuMemExportToShareableHandle(void *os, CUmemGenericAllocatio
 GSH_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle multicast, size_t at, CUmemGenericAllocationHandle h, size_t offset,
 				       size_t bytes, unsigned long long flags) {
 	NEED(cuMulticastBindMem);
-	uint64_t object = keep_handle(h);
+	struct gsh_item object;
+	if (!keep_handle(h, &object)) return CUDA_ERROR_INVALID_VALUE;
 	CUresult r = real(multicast, at, h, offset, bytes, flags);
-	if (r != CUDA_SUCCESS) count_refs(object, -1, 0);
+	if (r != CUDA_SUCCESS) count_refs(object.key, -1, 0);
 	return r;
 }
 
@@ -301,13 +319,12 @@ GSH_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, 
 
 /*
  * Keeps the memory that is mapped into arrays. Returns false for another process's memory, since its mappings in arrays have no
- * addresses to be charged at.
+ * addresses to be charged at, and for a handle that is not known; what comes before it in the list stays charged.
  */
 static bool keep_mapped(const CUarrayMapInfo *list, unsigned n) {
+	struct gsh_item object;
 	for (unsigned i = 0; i < n; i++)
-		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP && take_object(list[i].memHandle, 0).flags & IMPORTED) return false;
-	for (unsigned i = 0; i < n; i++)
-		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) keep_handle(list[i].memHandle);
+		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP && (!keep_handle(list[i].memHandle, &object) || object.flags & IMPORTED)) return false;
 	return true;
 }
 

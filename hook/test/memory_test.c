@@ -16,6 +16,8 @@
 
 void fakecuda_at_return(void (*call)(void));
 uint64_t fakecuda_used(CUdevice d);
+unsigned long fakecuda_calls(const char *name);
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool, CUmemLocation *location, int type);
 unsigned long fakecuda_stale_pools(void);
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
 CUresult cuDeviceSetMemPool(CUdevice d, CUmemoryPool pool);
@@ -378,6 +380,61 @@ TEST(freed_memory_of_a_graph_is_used_by_another) {
 	}
 }
 
+static CUgraphExec beside;
+static pthread_t launcher;
+static atomic_int launched, freed;
+static CUcontext current;
+
+static unsigned long launches; /* of graphs, before the one beside the free */
+
+/* Runs when the driver has launched the graph: the hook sees that only after the free has ended. */
+static void wait_for_free(void) {
+	if (fakecuda_calls("cuGraphLaunch") == launches) return fakecuda_at_return(wait_for_free);
+	launched = 1;
+	for (int i = 0; i < 2000 && !freed; i++) usleep(1000);
+}
+
+static void *launch_beside(void *unused) {
+	cuCtxSetCurrent(current);
+	fakecuda_at_return(wait_for_free);
+	CHECK_EQUAL(cuGraphLaunch(beside, NULL), CUDA_SUCCESS);
+	return unused;
+}
+
+/* Runs when a free has begun, and the driver has not freed: another thread launches the graph. */
+static void launch_meanwhile(void) {
+	pthread_create(&launcher, NULL, launch_beside, NULL);
+	for (int i = 0; i < 2000 && !launched; i++) usleep(1000);
+}
+
+/* A launch that began after a free and ends after it does not have the memory that was freed: another graph may take it. */
+TEST(free_beside_a_launch) {
+	enum { BYTES = 200 }; /* MiB: twice within the limit, but not three times */
+	CUgraphExec other;
+	CUdeviceptr q;
+	uint64_t before = container();
+	CUdeviceptr p = make_graph(BYTES * MIB, false, &beside);
+	cuCtxGetCurrent(&current);
+	CHECK_EQUAL(cuGraphLaunch(beside, NULL), CUDA_SUCCESS);
+	launches = fakecuda_calls("cuGraphLaunch");
+	fakecuda_at_return(launch_meanwhile);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+	freed = 1;
+	pthread_join(launcher, NULL);
+	p = make_graph(BYTES * MIB, false, &other);
+	CHECK_EQUAL(cuGraphLaunch(other, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&q, BYTES * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGraphLaunch(beside, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(container() <= LIMIT && fakecuda_used(0) <= LIMIT);
+	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFree_v2(q), CUDA_SUCCESS);
+	cuGraphExecDestroy(beside);
+	CHECK_EQUAL(cuGraphLaunch(beside, NULL), CUDA_ERROR_OUT_OF_MEMORY); /* the driver does not get a graph that is not known */
+	cuGraphExecDestroy(other);
+	cuDeviceGraphMemTrim(0);
+	CHECK_EQUAL(container(), before);
+}
+
 /* A container a little above its limit still uses the memory that the driver has reserved for its graphs, and gets no more. */
 TEST(reserved_memory_is_used_above_the_limit) {
 	CUstream s;
@@ -652,7 +709,106 @@ TEST(destroyed_pool_is_not_entered_again) {
 	CHECK_EQUAL(container(), before);
 }
 
+static CUmemoryPool again; /* a handle of a pool that was destroyed, which the next pool gets */
+static CUdeviceptr from_again;
 static CUcontext kept;
+
+static void *allocate_again(void *unused) {
+	cuCtxSetCurrent(kept);
+	if (cuMemAllocFromPoolAsync(&from_again, 64 * MIB, again, NULL)) from_again = 0;
+	destroyed = 1;
+	return unused;
+}
+
+/* Runs when the driver has created a pool: another thread knows its handle, or has to wait. */
+static void allocate_meanwhile(void) {
+	destroyed = 0;
+	pthread_create(&destroyer, NULL, allocate_again, NULL);
+	for (int i = 0; i < 200 && !destroyed; i++) usleep(1000);
+}
+
+/* Another thread allocates from a pool of which it has the handle before the thread that creates it: that is counted. */
+TEST(pool_is_known_when_it_is_created) {
+	CUmemPoolProps props = {.allocType = 1, .location = {1, 0}};
+	CUmemoryPool pool;
+	uint64_t before = container();
+	cuCtxGetCurrent(&kept);
+	CHECK_EQUAL(cuMemPoolCreate(&again, &props), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemPoolDestroy(again), CUDA_SUCCESS);
+	fakecuda_at_return(allocate_meanwhile);
+	CHECK_EQUAL(cuMemPoolCreate(&pool, &props), CUDA_SUCCESS);
+	pthread_join(destroyer, NULL);
+	CHECK_EQUAL((uint64_t)pool, (uint64_t)again);
+	CHECK_EQUAL(container(), before + (from_again ? 64 * MIB : 0));
+	if (from_again) CHECK_EQUAL(cuMemFreeAsync(from_again, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemPoolDestroy(pool), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+}
+
+/* Of the pools that nobody creates, those of devices and of managed memory are counted and those of the host are not. The driver gets no other. */
+TEST(default_pools_are_known) {
+	static const struct { CUmemLocation location; int type; bool counted; } cases[] = {
+		{{1, 0}, 1, true}, {{1, 0}, 2, true}, {{0, 0}, 2, true}, {{2, 0}, 1, false}};
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		CUmemLocation location = cases[i].location;
+		uint64_t before = container();
+		CHECK_EQUAL(cuMemGetDefaultMemPool(&pool, &location, cases[i].type), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, 64 * MIB, pool, NULL), CUDA_SUCCESS);
+		CHECK_EQUAL(container(), before + (cases[i].counted ? 64 * MIB : 0));
+		CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, LIMIT, pool, NULL), cases[i].counted ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+		if (cases[i].counted) CHECK_EQUAL(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
+		CHECK_EQUAL(container(), before);
+	}
+	unsigned long calls = fakecuda_calls("cuMemAllocFromPoolAsync");
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, MIB, (CUmemoryPool)&p, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, MIB, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(fakecuda_calls("cuMemAllocFromPoolAsync"), calls);
+}
+
+static CUdeviceptr mapped;
+static CUmemGenericAllocationHandle retained;
+
+/* Runs when the driver has mapped memory: another thread asks for a handle of what is there. */
+static void *retain(void *unused) {
+	if (cuMemRetainAllocationHandle(&retained, (void *)mapped)) retained = 0;
+	return unused;
+}
+static void retain_meanwhile(void) {
+	pthread_create(&destroyer, NULL, retain, NULL);
+	pthread_join(destroyer, NULL);
+}
+
+/* A handle that is not known, or not yet, is refused: what would keep the memory alive is not counted. */
+TEST(unknown_handles_are_refused) {
+	CUmemAllocationProp here = on_device(0);
+	CUmemGenericAllocationHandle h, other;
+	uint64_t before = container();
+	CHECK_EQUAL(cuMemAddressReserve(&mapped, 2 * MIB, 0, 0, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemCreate(&h, 2 * MIB, &here, 0), CUDA_SUCCESS);
+	fakecuda_at_return(retain_meanwhile);
+	CHECK_EQUAL(cuMemMap(mapped, 2 * MIB, 0, h, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(retained, 0);
+	CHECK_EQUAL(cuMemRetainAllocationHandle(&other, (void *)mapped), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemUnmap(mapped, 2 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemRelease(h), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before + 2 * MIB);
+	CHECK_EQUAL(cuMemRelease(other), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	/* A multicast object is known, too, and takes no memory. */
+	CHECK_EQUAL(cuMulticastCreate(&other, &(struct { unsigned devices; size_t size; unsigned long long types, flags; }){1, 2 * MIB, 0, 0}), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemMap(mapped, 2 * MIB, 0, other, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+	CHECK_EQUAL(cuMemUnmap(mapped, 2 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemRelease(other), CUDA_SUCCESS);
+	unsigned long maps = fakecuda_calls("cuMemMap"), exports = fakecuda_calls("cuMemExportToShareableHandle");
+	CHECK_EQUAL(cuMemMap(mapped, 2 * MIB, 0, h, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(cuMemExportToShareableHandle(&(int){0}, h, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQUAL(fakecuda_calls("cuMemMap") + fakecuda_calls("cuMemExportToShareableHandle"), maps + exports);
+}
+
 static uint64_t charged_meanwhile;
 
 /* Runs when a context has been destroyed and the hook has not seen it: asks for all events behind freed memory, as any thread may. */
@@ -845,14 +1001,15 @@ TEST(processes_race_at_the_limit) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(excess_is_refused), T(queries_return_the_share), T(managed_policies),
-						  T(handles_and_mappings), T(graph_memory), T(freed_memory_of_a_graph_is_used_by_another),
+						  T(handles_and_mappings), T(graph_memory), T(freed_memory_of_a_graph_is_used_by_another), T(free_beside_a_launch),
 						  T(reserved_memory_is_used_above_the_limit), T(pool_without_reuse_stays_at_the_limit), T(graph_memory_behind_other_nodes),
 						  T(graph_memory_of_nodes_of_all_kinds),
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
 						  T(unmapped_with_host_memory), T(many_pools), T(destroyed_pool_is_not_used),
-						  T(destroyed_pool_is_not_entered_again), T(event_of_a_destroyed_context_is_not_used),
+						  T(destroyed_pool_is_not_entered_again), T(pool_is_known_when_it_is_created), T(default_pools_are_known),
+						  T(unknown_handles_are_refused), T(event_of_a_destroyed_context_is_not_used),
 						  T(destroyed_context_is_refused_by_the_driver),
 						  T(freed_memory_of_a_context_that_lives_on), T(many_freed_in_order),
 						  T(stream_decides_what_is_charged), T(forked_child_is_not_initialised), T(processes_race_at_the_limit), T(random_operations_do_not_drift),

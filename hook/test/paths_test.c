@@ -157,7 +157,7 @@ static const struct path {
 	{"module of a fat binary", "cuModuleLoadFatBinary", module_fat, module_unload},
 	{"library", "cuLibraryLoadData cuLibraryUnload", library, library_unload},
 	{"library of a file", "cuLibraryLoadFromFile", library_file, library_unload},
-	{"bound, see hostile_test.c", "cuMulticastBindMem cuMulticastBindAddr cuMemMapArrayAsync cuMemMapArrayAsync_ptsz", NULL, NULL},
+	{"bound, see hostile_test.c", "cuMulticastCreate cuMulticastBindMem cuMulticastBindAddr cuMemMapArrayAsync cuMemMapArrayAsync_ptsz", NULL, NULL},
 	{"access to weights of a model store, see store_test.c", "cuMemSetAccess", NULL, NULL},
 	{"exported and imported, see memory_test.c", "cuMemExportToShareableHandle cuMemImportFromShareableHandle", NULL, NULL},
 	{"version 1, refused", "cuMemAlloc cuMemAllocPitch cuArrayCreate cuArray3DCreate", NULL, NULL},
