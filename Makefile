@@ -172,7 +172,7 @@ chart: ## Write the Helm chart's templates from the kustomize bases.
 .PHONY: reference
 reference: ## Write the reference pages of docs from the source.
 	go run ./hack/reference
-	GSHARE_WRITE_REFERENCE=1 go test -count=1 -p 1 -run '^TestManual$$' ./cmd/gshare ./cmd/gshare-node ./cmd/gshare-controller ./cmd/gshare-gateway ./cmd/gshare-model
+	GSHARE_WRITE_REFERENCE=1 go test -count=1 -p 1 -run '^TestManual$$' ./cmd/gshare ./cmd/gshare-node ./cmd/gshare-controller ./cmd/gshare-gateway ./cmd/gshare-model ./cmd/internal/features
 
 .PHONY: site
 site: ## Write the documentation as a static site to bin/site, and check every link in it.

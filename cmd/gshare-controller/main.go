@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/features"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/serving/controller"
 	"github.com/gshare-dev/gshare/serving/identity"
@@ -35,10 +36,11 @@ func main() { cli.Main(command()) }
 type options struct {
 	kubeconfig, namespace, service, token, domain, metrics, health, keda, pprof, profileImage string
 	elect, profileFunctions                                                                   bool
+	gates                                                                                     *features.Gates
 }
 
 func command() *cobra.Command {
-	var o options
+	o := options{gates: features.New("gshare-controller")}
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-controller [--kubeconfig FILE]",
 		Short: "Run as many pods of each GPUFunction as its load needs",
@@ -63,6 +65,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.profileImage, "profile-image", "", "gshare-controller image for the pods that send the requests of GPUProfiles (default: the image of the controller's own pod)")
 	f.BoolVar(&o.profileFunctions, "profile-functions", true, "measure functions with protocol OIP that set no share, rate or profileRef, by creating a GPUProfile of the same name")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only while leading")
+	o.gates.AddFlag(f)
 	cmd.AddCommand(measureCommand())
 	return cmd
 }
@@ -139,7 +142,7 @@ func run(ctx context.Context, o options) error {
 	quotas := controller.NewQuotas(m.GetClient(), m.GetAPIReader())
 	if err := controller.AddTo(m, controller.Options{
 		Service: service, Quotas: quotas, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: reports.watch,
-		Advise: advise.run, ProfileFunctions: o.profileFunctions,
+		Advise: advise.run, ProfileFunctions: o.profileFunctions, Admit: admit(o.gates), NotApplied: o.gates.Refuse(features.PlanApply, "spec.mode"),
 	}); err != nil {
 		return err
 	}

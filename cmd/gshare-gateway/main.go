@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/features"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/gateway/kubernetes"
@@ -64,6 +65,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.peerSelector, "peer-selector", "app=gshare-gateway", "label selector of the gateway pods")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: the in-cluster configuration)")
 	f.DurationVar(&o.grace, "termination-grace", 30*time.Second, "time after SIGTERM until open requests are aborted")
+	features.New("gshare-gateway").AddFlag(f) // none is for gateways, but all programs accept the same list
 	return cmd
 }
 

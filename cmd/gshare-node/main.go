@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/features"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/standalone"
@@ -24,6 +25,7 @@ func main() { cli.Main(command()) }
 func command() *cobra.Command {
 	var alone bool
 	var file string
+	gates := features.New("gshare-node")
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-node [--standalone] [--config FILE]",
 		Short: "Share the GPUs of this machine",
@@ -43,14 +45,18 @@ func command() *cobra.Command {
 			if !alone && c.SimulatedKernels {
 				return cli.Usage(errors.New("simulatedKernels: only with --standalone"))
 			}
-			if !alone {
-				return serveNode(cmd.Context(), c)
+			if alone {
+				return serve(cmd.Context(), c)
 			}
-			return serve(cmd.Context(), c)
+			if err := refuse(gates, c.Kubernetes); err != nil {
+				return cli.Usage(err)
+			}
+			return serveNode(cmd.Context(), c)
 		},
 	})
 	cmd.Flags().BoolVar(&alone, "standalone", false, "run on a machine without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
+	gates.AddFlag(cmd.Flags())
 	cmd.AddCommand(uninstallCommand(), frontCommand(), storeCommand())
 	return cmd
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/cli"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
+	"github.com/gshare-dev/gshare/cmd/internal/features"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/plugins"
 	"github.com/gshare-dev/gshare/plugins/skew"
@@ -25,6 +28,8 @@ func main() {
 	cmd.SetArgs(skew.Arguments(os.Args[1:]))
 	os.Exit(cli.Run(cmd))
 }
+
+func init() { utilruntime.Must(features.AddTo(utilfeature.DefaultMutableFeatureGate)) }
 
 // command returns kube-scheduler's command with gshare's plugins registered.
 func command() *cobra.Command {

@@ -2,9 +2,11 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/util/compatibility"
 
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )
@@ -16,6 +18,22 @@ func TestArguments(t *testing.T) {
 	}
 	if command().ParseFlags([]string{"--web-address=x"}) == nil {
 		t.Error("an unknown flag is accepted")
+	}
+}
+
+// TestFeatures: the scheduler knows the gates of gshare besides those of Kubernetes, and refuses others.
+func TestFeatures(t *testing.T) {
+	for gates, want := range map[string]string{"Swap=true,ContextualLogging=true": "", "Swop=true": "unrecognized feature gate: Swop"} {
+		t.Run(gates, func(t *testing.T) {
+			t.Cleanup(compatibility.DefaultComponentGlobalsRegistry.Reset)
+			cmd := command()
+			if err := cmd.ParseFlags([]string{"--feature-gates=" + gates}); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.PersistentPreRunE(cmd, nil); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
 	}
 }
 

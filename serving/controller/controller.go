@@ -88,6 +88,10 @@ type Options struct {
 	Quotas *Quotas
 	// ProfileFunctions makes the controller create a GPUProfile for functions that state only their objective (GPUFunction.SaysOnlyObjective).
 	ProfileFunctions bool
+	// Admit returns an error for a function that the controller is not to run. It may be nil.
+	Admit func(*api.GPUFunction) error
+	// NotApplied says why no InferencePlan is applied, whatever its mode. It is nil if plans in mode Apply are.
+	NotApplied error
 	// Watch passes the reports of the gateway at an address to receive until the connection ends.
 	Watch func(ctx context.Context, address string, receive func(report.Report)) error
 	// Advise tells other autoscalers how many replicas the functions need that they scale. It runs until ctx ends, while this process leads; its
@@ -123,7 +127,7 @@ func AddTo(m manager.Manager, o Options) error {
 		client: m.GetClient(), fleet: f, advisor: advisor, pods: pods, gateways: gateways,
 		services: &services{client: m.GetClient(), live: m.GetAPIReader(), gateway: o.Gateway},
 		networks: &networkPolicies{client: m.GetClient(), live: m.GetAPIReader(), gateways: o.Service.Namespace}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
-		profileUnasked: o.ProfileFunctions,
+		profileUnasked: o.ProfileFunctions, admit: o.Admit,
 	}
 	objects := &functionObjects{}
 	status := &statusWriter{client: m.GetClient(), objects: objects.all, fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log, time: times.WithLabelValues("status")}
@@ -161,6 +165,7 @@ func AddTo(m manager.Manager, o Options) error {
 		return err
 	}
 	plans := planner.New(m.GetClient(), func(of types.NamespacedName) planner.Running { return observedOf(f, loads, of) }, m.GetEventRecorder(name))
+	plans.NotApplied = o.NotApplied
 	if err := ctrl.NewControllerManagedBy(m).Named("inferenceplan").
 		For(&api.InferencePlan{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(plans); err != nil {
 		return err

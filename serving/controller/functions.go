@@ -36,6 +36,7 @@ type functions struct {
 	recorder events.EventRecorder
 	// profileUnasked says that functions which state only their objective are profiled, too.
 	profileUnasked bool
+	admit          func(*api.GPUFunction) error // Options.Admit
 
 	mu    sync.Mutex
 	begun time.Time // when a function was first looked at
@@ -88,6 +89,9 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	var result reconcile.Result
 	state := known{uid: object.UID, generation: object.Generation, unprofiled: object.Unprofiled(), profile: r.profileOf(object), profiled: object.Status.Profiled}
 	complete, err := object.CompleteForCluster(memory)
+	if err == nil && r.admit != nil {
+		err = r.admit(complete)
+	}
 	switch {
 	case err == nil && complete.External():
 		if err = r.advisor.Set(complete, r.gateways.Recent(name)); err == nil {

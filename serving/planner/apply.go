@@ -57,7 +57,15 @@ func (p *Planner) apply(ctx context.Context, object *api.InferencePlan, made *ma
 			wanted[f.Name] = ""
 		}
 	}
-	told := settle(object, made, objects, plans, wanted)
+	told := account{}
+	if p.NotApplied == nil {
+		told = settle(object, made, objects, plans, wanted)
+	} else {
+		told.problems = []string{p.NotApplied.Error()}
+		for i := range status.Groups {
+			status.Groups[i].Host, status.Groups[i].Applied = "", ""
+		}
+	}
 	next, waits := steps(now, wanted, ready)
 	for name, host := range wanted {
 		if host != "" && now[name] == host && objects[name].Status.Host != host {

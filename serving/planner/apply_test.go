@@ -308,6 +308,26 @@ func TestNotApplied(t *testing.T) {
 	}
 }
 
+// TestApplyOff: where plans are not applied, a plan in mode Apply is planned and says why it is not applied, and functions that others serve after
+// earlier plans serve themselves again.
+func TestApplyOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startApplied(t, nil)
+		if c.pass(t, 2*time.Minute, usual); c.hosts(t) != "search<checkout" {
+			t.Fatalf("hosts %q", c.hosts(t))
+		}
+		c.recorded()
+		c.planner.NotApplied = errors.New("spec.mode: off")
+		got := c.pass(t, time.Minute, usual)
+		if applied(got) != "False NotApplied: spec.mode: off" || c.hosts(t) != "" || got.Status.Groups[0].Host != "" {
+			t.Errorf("%s, hosts %q, group %+v", applied(got), c.hosts(t), got.Status.Groups[0])
+		}
+		if all := strings.Join(c.recorded(), "; "); !strings.Contains(all, "Warning NotApplied spec.mode: off") {
+			t.Errorf("events %s", all)
+		}
+	})
+}
+
 // TestPlannedOnCPUs: a function that is planned on CPUs is served as planned by pods that another autoscaler scales, and by gshare's it is not.
 func TestPlannedOnCPUs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

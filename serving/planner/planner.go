@@ -37,6 +37,9 @@ type Running struct {
 
 // Planner makes and maintains plans. It implements reconcile.Reconciler. Its methods must not be called concurrently.
 type Planner struct {
+	// NotApplied says why no plan is applied, whatever its mode. It is nil if plans in mode Apply are.
+	NotApplied error
+
 	client   client.Client
 	running  func(types.NamespacedName) Running
 	recorder events.EventRecorder

@@ -139,6 +139,9 @@ kubernetes:
   healthPeriod: 200ms
 `
 
+// agentFeatures turns on the features whose keys tests add to the configuration.
+const agentFeatures = "--feature-gates=MIGOnDemand=true,ModelStore=true,ResourceClaims=true,Swap=true"
+
 func startAgent(ctx context.Context, t *testing.T, c *cluster.Cluster, node *cluster.Node, program, hook, devices string) *agent {
 	t.Helper()
 	file := func(name, content string) string {
@@ -155,7 +158,7 @@ func startAgent(ctx context.Context, t *testing.T, c *cluster.Cluster, node *clu
 	a := &agent{node: node, devices: file("devices.yaml", devices), address: "127.0.0.1:9477"}
 	config := file("node.yaml", fmt.Sprintf(configuration, a.devices, node.Name, file("agent.kubeconfig", string(kubeconfig)), hook,
 		filepath.Join(c.Dir, "driver.yaml")))
-	a.program = machine.Program{Name: "gshare-node", Path: program, Args: []string{"--config", config}, Ready: a.ready}
+	a.program = machine.Program{Name: "gshare-node", Path: program, Args: []string{"--config", config, agentFeatures}, Ready: a.ready}
 	a.start(ctx, t)
 	if a.front, err = node.Machine.Start(ctx, machine.Program{Name: "gshare-front", Path: program, Args: []string{"front", "--config", config}}); err != nil {
 		t.Fatal(err)

@@ -117,8 +117,8 @@ func modelImageOf(t *testing.T, driver string) cluster.Image {
 	return cluster.Image{Name: modelImage, Files: files, Entrypoint: "/bin/gshare-model"}
 }
 
-// overlay returns manifests/serving, changed for a cluster without kube-proxy, where the address of the service kubernetes does not work, and without the
-// default scheduler.
+// overlay returns manifests/serving, with the features that tests use, and changed for a cluster without kube-proxy, where the address of the service
+// kubernetes does not work, and without the default scheduler.
 func (s *served) overlay(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(s.Dir, "serving")
@@ -140,6 +140,10 @@ func (s *served) overlay(t *testing.T) string {
     spec: {template: {spec: {schedulerName: gshare, containers: [{name: %[1]s, env: [{name: KUBERNETES_SERVICE_HOST, value: "%s"}, {name: KUBERNETES_SERVICE_PORT, value: "%s"}]}]}}}
 `, name, host, port)
 	}
+	text += `- target: {kind: Deployment, name: gshare-controller}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--feature-gates=Parking=true,Pipelines=true,PlanApply=true,Swap=true"}
+`
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}

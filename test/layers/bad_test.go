@@ -121,6 +121,8 @@ func TestBadCitations(t *testing.T) {
 		"page, beside docs":    {"vgpu/packing/a.go", "// adr/0001.md has the figures", ""},
 		"no such page":         {"vgpu/packing/a.go", "// docs/adr/0002.md has the figures", "docs/adr/0002.md does not exist"},
 		"outside":              {"a.go", "// as " + "DESIG" + "N 4 wants it", "outside the repository"},
+		"outside, spec":        {"a.go", "// as ../spe" + "c/data and spe" + "c/b/ say", "outside the repository"},
+		"JSON pointer":         {"a.go", `path := "/spec/template/spec/containers/0"`, ""},
 		"outside, in a string": {"a.go", `dir := "../shar` + `ed/data"`, "outside the repository"},
 		"file":                 {"a.go", "// as in vgpu/a.go, and (vgpu/a.go:turn).", ""},
 		"no such file":         {"a.go", "// the order of vgpu/strides.go", "a.go:1: vgpu/strides.go does not exist"},

@@ -32,8 +32,9 @@ var (
 	// address matches the address of a page on the web.
 	address = regexp.MustCompile(`\bhttps?://\w\S*`)
 
-	// outside matches names of things that a clone does not contain. Each pattern has a bracket so that it does not match itself.
-	outside = regexp.MustCompile(`\bDESIG[N](\.md)?\b|\b(facts|spec|shared)[/](data|[a-z-]+\.md|[a-z]+/)|\bHOUS[E]\.md`)
+	// outside matches names of things that a clone does not contain, but not JSON pointers to spec. Each pattern has a bracket so that it does not
+	// match itself.
+	outside = regexp.MustCompile(`\bDESIG[N](\.md)?\b|\b(facts|shared)[/](data|[a-z-]+\.md|[a-z]+/)|(^|\.\./|[^/\w])spec[/](data|[a-z-]+\.md|[a-z]+/)|\bHOUS[E]\.md`)
 )
 
 // tops are the folders at the root, as a part of a regular expression.

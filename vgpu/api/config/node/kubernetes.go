@@ -32,7 +32,7 @@ type Kubernetes struct {
 
 	// ResourceClaims lists the GPUs, by UUID or index, that are offered to resource claims as devices of driver gshare.dev, and no longer through
 	// gshare-scheduler and the device plugin. "all" stands for all GPUs. It needs tenancy: mixed. A GPU that pods have shares of changes over once
-	// these have ended, and gets no new pods until then. Default: none.
+	// these have ended, and gets no new pods until then. It is Alpha: see docs/feature-gates.md. Default: none.
 	ResourceClaims []string `json:"resourceClaims,omitempty"`
 
 	// Plugins is the directory for the sockets of drivers of resource claims. Default: /var/lib/kubelet/plugins.
@@ -57,8 +57,8 @@ type Kubernetes struct {
 	Hook string `json:"hook,omitempty"`
 
 	// ModelStore lets pods of a namespace share the weights that they declare with the annotation gshare.dev/weights. The agent runs a model store
-	// for them on each slice, and the scheduler counts the weights once there. Default: false, pods that declare weights are not placed on the
-	// node.
+	// for them on each slice, and the scheduler counts the weights once there. It is Alpha: see docs/feature-gates.md. Default: false, pods that
+	// declare weights are not placed on the node.
 	ModelStore bool `json:"modelStore,omitempty"`
 
 	// Cordon lists the UUIDs of devices and slices that get no new pods. Default: none.
@@ -69,7 +69,7 @@ type Kubernetes struct {
 
 	// OnDemand lists the UUIDs of GPUs in MIG mode on which the agent creates instances as pods request them. It removes its instances when they
 	// are idle and in the way, and leaves those of others. Simulated devices with a list mig can be listed, too. A GPU that is also in
-	// ResourceClaims offers its instances to resource claims. Default: none, instances are used as they are.
+	// ResourceClaims offers its instances to resource claims. It is Alpha: see docs/feature-gates.md. Default: none, instances are used as they are.
 	OnDemand []string `json:"onDemand,omitempty"`
 
 	// OnDemandProfiles lists the profiles of the instances that the agent may create; those that a GPU lacks are logged. The device plugin
@@ -104,7 +104,7 @@ type Kubernetes struct {
 	ParkedHostMemoryMiB int64 `json:"parkedHostMemoryMiB,omitempty"`
 
 	// Swap allows pods with gshare.dev/isolation: swap, which hold the memory of a GPU or MIG instance in turn. Update gshare-scheduler before you
-	// set it: earlier versions place no pods on such a node. Default: none, the node gets no such pods.
+	// set it: earlier versions place no pods on such a node. It is Alpha: see docs/feature-gates.md. Default: none, the node gets no such pods.
 	Swap *Swap `json:"swap,omitempty"`
 }
 
