@@ -152,7 +152,7 @@ func (r *rebalanced) startDescheduler(ctx context.Context, t *testing.T) {
 		Name: "gshare-descheduler", Path: program,
 		Args: []string{
 			"--kubeconfig=" + file("kubeconfig", kubeconfig), "--policy-config-file=" + file("policy.yaml", manifest("policy.yaml")),
-			"--descheduling-interval=2s", "--cert-dir=" + filepath.Join(r.Dir, "descheduler-certificates"),
+			"--descheduling-interval=2s", "--feature-gates=GPURebalance=true", "--cert-dir=" + filepath.Join(r.Dir, "descheduler-certificates"),
 		},
 		Ready: func(ctx context.Context) error { _, err := r.metrics(ctx); return err },
 	}))

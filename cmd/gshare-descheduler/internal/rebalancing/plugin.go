@@ -28,9 +28,15 @@ import (
 // Name is the name of the plugin in a DeschedulerPolicy.
 const Name = "GPURebalance"
 
-// Register adds the plugin to those of the descheduler.
-func Register(registry pluginregistry.Registry) {
-	pluginregistry.Register(Name, New, &Plugin{}, &Args{}, Validate, Default, registry)
+// Register adds the plugin to those of the descheduler. A policy that enables it fails with the error of refuse, if there is one.
+func Register(registry pluginregistry.Registry, refuse func() error) {
+	build := func(ctx context.Context, args runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+		if err := refuse(); err != nil {
+			return nil, err
+		}
+		return New(ctx, args, handle)
+	}
+	pluginregistry.Register(Name, build, &Plugin{}, &Args{}, Validate, Default, registry)
 }
 
 // Plugin moves pods with shares of GPUs.
