@@ -160,6 +160,9 @@ var substitutions = []substitution{
 	{`(?m)^( +)nodeSelector:\n +gshare\.dev/gpus: "true"$`, "${1}nodeSelector: {{ toJson .Values.nodeSelector }}\n" +
 		"$1{{- with .Values.runtimeClassName }}\n${1}runtimeClassName: {{ . }}\n$1{{- end }}", 1},
 	{`(?m)^data:\n  node\.yaml: \|\n(?:    .*\n)+`, "data: {{ toJson " + agentConfig + " }}\n", 1},
+	// The programs that have the flag --feature-gates: the JSON {"Swap":true} becomes Swap=true.
+	{`(?m)^( +)- args:\n((?: +- .*\n)+)( +command:\n +- gshare-(?:node|scheduler|controller|gateway)\n +env:)$`, "${1}- args:\n${2}" +
+		"${1}  {{- with .Values.featureGates }}\n${1}  - --feature-gates={{ toJson . | replace `\"` \"\" | replace \":\" \"=\" | trimAll \"{}\" }}\n${1}  {{- end }}\n${3}", 4},
 	// A change of the configuration changes this name, which rolls out the agents, as with kustomize.
 	{`gshare-node-config-[a-z0-9]{10}`, "gshare-node-config-{{ toJson " + agentConfig + " | sha256sum | trunc 10 }}", 2},
 }

@@ -136,13 +136,51 @@ func TestValues(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"image.node=x", "policies.slo=perhaps", "config.node=1", "nodeSelektor.a=b", "serving.on=true", "images.gateways=x",
-		"policies.defaults=v1alpha1", "olderKubelets=perhaps"} {
+		"policies.defaults=v1alpha1", "olderKubelets=perhaps", "featureGates.Swop=true", "featureGates.Swap=perhaps", "featureGates.AllAlpha=true"} {
 		if _, err := helm(t, "", "template", "gshare", chart, "--kube-version", "v1.37.1", "--set", wrong); err == nil {
 			t.Errorf("%s is taken", wrong)
 		}
 	}
 	if _, err := helm(t, "", "template", "gshare", chart, "--kube-version", "v1.34.9"); err == nil || !strings.Contains(err.Error(), "kubeVersion") {
 		t.Errorf("an old cluster: %v", err)
+	}
+}
+
+// TestFeatureGates: all programs that have the flag get the gates, and none without the value.
+func TestFeatureGates(t *testing.T) {
+	for name, test := range map[string]struct {
+		values []string
+		want   map[string]string
+	}{
+		"none": {nil, map[string]string{}},
+		"two": {[]string{"--set", "featureGates.Swap=true,featureGates.Parking=false"}, map[string]string{
+			"agent": "--feature-gates=Parking=false,Swap=true", "scheduler": "--feature-gates=Parking=false,Swap=true",
+			"controller": "--feature-gates=Parking=false,Swap=true", "gateway": "--feature-gates=Parking=false,Swap=true",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for _, o := range render(t, append([]string{"--set", "serving.enabled=true"}, test.values...)...) {
+				containers, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range containers {
+					args, _, err := unstructured.NestedStringSlice(c.(map[string]any), "args")
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, a := range args {
+						if strings.HasPrefix(a, "--feature-gates") {
+							got[c.(map[string]any)["name"].(string)] += a
+						}
+					}
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

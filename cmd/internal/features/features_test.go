@@ -1,7 +1,9 @@
 package features
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -77,6 +79,33 @@ func TestManual(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != want {
 		t.Errorf("docs/feature-gates.md differs from the declarations (make reference): %v", err)
+	}
+}
+
+// TestChart: the Helm chart accepts the gates in featureGates, and no others. It does not accept AllAlpha, which would turn on Alpha features of
+// Kubernetes in gshare-scheduler.
+func TestChart(t *testing.T) {
+	text, err := os.ReadFile("../../../manifests/chart/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties struct {
+			FeatureGates struct {
+				AdditionalProperties bool
+				Properties           map[string]any
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, g := range gates {
+		names = append(names, string(g.name))
+	}
+	if got := slices.Sorted(maps.Keys(schema.Properties.FeatureGates.Properties)); !slices.Equal(got, names) || schema.Properties.FeatureGates.AdditionalProperties {
+		t.Errorf("the schema has %v, want %v and no others", got, names)
 	}
 }
 
