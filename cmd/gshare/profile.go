@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -152,13 +154,6 @@ func (p *profileRun) run(cmd *cobra.Command, args []string) error {
 	return p.write(cmd, f, plan, record)
 }
 
-// The values of --strategy.
-const (
-	growth    = "growth"
-	bisection = "bisection"
-	grid      = "grid"
-)
-
 func (p *profileRun) checkStrategy(cmd *cobra.Command) error {
 	if p.search.grid {
 		if cmd.Flags().Changed("strategy") && p.search.strategy != grid {
@@ -286,19 +281,6 @@ func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan,
 	}
 	plan.record.Fingerprint, err = m.fingerprint(f)
 	return plan, err
-}
-
-// strategyOf returns the search that a plan names, or nil if the name is none of the values of --strategy.
-func strategyOf(p *profiler.Plan, slo time.Duration, device string) search.Strategy {
-	switch p.Strategy {
-	case growth:
-		return search.Growth{SLO: slo, Step: p.Step, MaxBatch: p.MaxBatch, Device: device}
-	case bisection:
-		return search.Bisection{Step: p.Step, Batch: p.MaxBatch, Device: device}
-	case grid:
-		return search.FaSTGrid(device, p.MaxBatch)
-	}
-	return nil
 }
 
 // buildRequest returns the request that the flags describe or, if none of them is set, that of the function.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -14,7 +16,6 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 var _ = onMachine.add(psCommand)
@@ -63,14 +64,6 @@ func writeRuns(w io.Writer, status control.Status) error {
 	return t.Flush()
 }
 
-// formatRange formats a request and its limit as a range, or as one value if both are equal.
-func formatRange(request, limit share.PerMille) string {
-	if limit == request {
-		return request.Percent()
-	}
-	return request.Percent() + "-" + limit.Percent()
-}
-
 // stateOf returns the state of the processes that use a vGPU of a run, as text, with what of them does not follow the agent.
 func stateOf(v control.VGPU, r *control.Run) string {
 	state := "starting"
@@ -94,16 +87,6 @@ func stateOf(v control.VGPU, r *control.Run) string {
 		state += ", unhooked: " + r.Unhooked
 	}
 	return state
-}
-
-// shortDevice returns the beginning of a GPU's UUID, which suffices to distinguish the GPUs of a machine.
-func shortDevice(uuid string) string { return uuid[:min(len(uuid), len("GPU-01234567"))] }
-
-func memoryText(b share.Bytes) string {
-	if gib := 1024 * share.MiB; b >= gib {
-		return strconv.FormatFloat(float64(b)/float64(gib), 'f', 1, 64) + "Gi"
-	}
-	return strconv.FormatInt(int64(b/share.MiB), 10) + "Mi"
 }
 
 // userName returns the login name of a user, or the UID as text if the user has none.
