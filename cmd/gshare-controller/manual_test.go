@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/gshare-dev/gshare/cmd/internal/cli/manual"
-	"github.com/gshare-dev/gshare/cmd/internal/cli/wrong"
+	"github.com/gshare-dev/gshare/cmd/internal/test/manual"
+	"github.com/gshare-dev/gshare/cmd/internal/test/wrong"
 )
 
 // TestManual: docs/cli.md describes the commands and flags of gshare-controller as they are.

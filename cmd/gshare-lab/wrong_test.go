@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gshare-dev/gshare/cmd/internal/cli/wrong"
+	"github.com/gshare-dev/gshare/cmd/internal/test/wrong"
 )
 
 // TestWrongValues: no wrong value of a flag is taken, crashes a command, or is answered with an error for programmers.

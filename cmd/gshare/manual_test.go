@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/gshare-dev/gshare/cmd/internal/cli/manual"
+	"github.com/gshare-dev/gshare/cmd/internal/test/manual"
 )
 
 // TestManual: docs/cli.md describes the commands and flags of gshare as they are.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/test/published"
 )
 
 const servingFolder = "testdata/serving"
@@ -136,7 +136,7 @@ func TestServingWorlds(t *testing.T) {
 			case "parvagpu":
 				args = append(args, "--geometry", "p2")
 			case "dilu":
-				dataset.MustRead(t, "dilu/bs_sm_resnet152.csv")
+				published.Read(t, "dilu/bs_sm_resnet152.csv")
 			}
 			if _, err := runServing(t, args...); err != nil {
 				t.Error(err)
