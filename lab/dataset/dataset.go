@@ -37,30 +37,8 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
-// tester is the subset of testing.TB that MustRead uses, so that programs do not have to link package testing.
-type tester interface {
-	Helper()
-	Skipf(format string, args ...any)
-	Fatal(args ...any)
-}
-
 // unlicensed lists the files, by prefix, that have no licence and are therefore not in the repository.
 var unlicensed = []string{"dilu/", "harmonybatch/model_all.json"}
-
-// MustRead returns the content of a file of this package for a test. The test fails if the file is missing, and is skipped if it is one of
-// those that have no licence.
-func MustRead(t tester, name string) string {
-	t.Helper()
-	text, err := ReadFile(Prefix + name)
-	if err == nil {
-		return string(text)
-	}
-	if !Licensed(Prefix + name) {
-		t.Skipf("%v", err)
-	}
-	t.Fatal(err)
-	return ""
-}
 
 // Licensed reports whether a file may be redistributed. It is false only for the files of this package that have no licence.
 func Licensed(name string) bool {

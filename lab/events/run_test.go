@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/test/published"
 )
 
 func TestRunByHand(t *testing.T) {
@@ -55,7 +55,7 @@ func TestRunIsDeterministic(t *testing.T) {
 // diluList returns one of Dilu's lists.
 func diluList(t testing.TB, name string) []Event {
 	t.Helper()
-	list, err := Parse(dataset.MustRead(t, "dilu/"+name))
+	list, err := Parse(published.Read(t, "dilu/"+name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +65,8 @@ func diluList(t testing.TB, name string) []Event {
 // dilu5 is the cluster of the paper's simulation (5.1), of A100s with 40 GiB.
 var dilu5 = Config{Nodes: 1000, GPUsPerNode: 4, Memory: 40 * gib, Gamma: 1500}
 
-// published are the peaks of active GPUs by Dilu's own simulator on these lists.
-var published = map[string]map[string]float64{
+// publishedPeaks are the peaks of active GPUs by Dilu's own simulator on these lists.
+var publishedPeaks = map[string]map[string]float64{
 	"instances-100.txt":  {"exclusive": 132, "limit": 117, "request": 79, "complementary": 82},
 	"instances-400.txt":  {"exclusive": 386, "limit": 348, "request": 271, "complementary": 264},
 	"instances-1600.txt": {"exclusive": 1112, "limit": 997, "request": 780, "complementary": 775},
@@ -75,7 +75,7 @@ var published = map[string]map[string]float64{
 // The baselines agree with the published peaks within 1 %; Algorithm 1 as corrected is at most 1 % above, and gshare never
 // above that. First fit, which knows no preference, is worse by more than that: a preference is not for nothing.
 func TestDiluLists(t *testing.T) {
-	for file, want := range published {
+	for file, want := range publishedPeaks {
 		t.Run(file, func(t *testing.T) {
 			list := diluList(t, file)
 			peak := map[string]float64{}
@@ -104,7 +104,7 @@ func TestDiluLists(t *testing.T) {
 // The controls: with other memory, or with limits that are not oversubscribed, the figures are other ones.
 func TestDiluListsNeedTheirCluster(t *testing.T) {
 	list := diluList(t, "instances-400.txt")
-	want := published["instances-400.txt"]
+	want := publishedPeaks["instances-400.txt"]
 	large, strict := dilu5, dilu5
 	large.Memory, strict.Gamma = 80*gib, 1000
 	if peak := float64(Run(list, large, policy(t, "request")).Peak); peak > 0.95*want["request"] {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/test/published"
 )
 
 func read(name string) ([]byte, error) { return dataset.ReadFile(dataset.Prefix + name) }
@@ -73,7 +74,7 @@ func TestOnSlices(t *testing.T) {
 
 // TestOnVCPUs: each model is known within a factor of two by the other two.
 func TestOnVCPUs(t *testing.T) {
-	dataset.MustRead(t, "harmonybatch/model_all.json")
+	published.Read(t, "harmonybatch/model_all.json")
 	for model := range onVCPUs {
 		mean, p99, err := OnVCPUs(model, read)
 		if err != nil || mean.Points < 30 || p99.Points < 40 || mean.Mean > 1 || p99.Mean > 1 {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
 	simulator "github.com/gshare-dev/gshare/lab/serving"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
+	"github.com/gshare-dev/gshare/test/published"
 )
 
 // replicated is a function that both the simulation and the fleet run.
@@ -166,7 +166,7 @@ func TestSimulatorAgrees(t *testing.T) {
 // TestDiluSimulatorAgrees does the same with Dilu's bursty load, and replicas that start in 10 s.
 func TestDiluSimulatorAgrees(t *testing.T) {
 	s := arrival.Series{Name: "bursty", Step: time.Second}
-	for _, field := range strings.Fields(dataset.MustRead(t, "dilu/bursty.txt")) {
+	for _, field := range strings.Fields(published.Read(t, "dilu/bursty.txt")) {
 		load, err := strconv.ParseFloat(field, 64)
 		if err != nil {
 			t.Fatal(err)

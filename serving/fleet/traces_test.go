@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
+	"github.com/gshare-dev/gshare/test/published"
 )
 
 var (
@@ -122,7 +122,7 @@ func level(length time.Duration) trace {
 
 // conversations returns the beginning of Azure's trace of an LLM service, with more requests for each recorded one.
 func conversations(t *testing.T, length time.Duration, more float64) trace {
-	all, err := arrival.Read(dataset.MustRead(t, "serving/AzureLLMInferenceTrace_conv.csv"))
+	all, err := arrival.Read(published.Read(t, "serving/AzureLLMInferenceTrace_conv.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,11 +9,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
 	simulator "github.com/gshare-dev/gshare/lab/serving"
 	"github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/test/published"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -38,7 +38,7 @@ func newReplay(t *testing.T, part float64, warm, length time.Duration) replay {
 	r := replay{warm: warm, length: length, slower: 1}
 	r.in = planning.Input{Models: []profile.Model{model}, Prices: functionPrices(&model), Platform: planning.DefaultPlatform(), Modes: []planning.Mode{planning.Share}}
 	r.in.Platform.SliceMemoryMiB = int64(model.GPU.CardGB) * 1024
-	traces, err := arrival.Read(dataset.MustRead(t, "serving/AzureLLMInferenceTrace_conv.csv"))
+	traces, err := arrival.Read(published.Read(t, "serving/AzureLLMInferenceTrace_conv.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func measuredModel(t *testing.T) profile.Model {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(dataset.MustRead(t, "harmonybatch/model.json")), &models); err != nil {
+	if err := json.Unmarshal([]byte(published.Read(t, "harmonybatch/model.json")), &models); err != nil {
 		t.Fatal(err)
 	}
 	const name = "VGG19"

@@ -24,6 +24,7 @@ import (
 	client "github.com/gshare-dev/gshare/serving/load"
 	traffic "github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/published"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -106,13 +107,13 @@ func (w *table7) input(t *testing.T) *simulator.Input {
 	if err := yaml.UnmarshalStrict([]byte(read(t, "../../cmd/gshare-lab/internal/simulate/testdata/serving/"+w.size+".yaml")), &spec); err != nil {
 		t.Fatal(err)
 	}
-	series, err := traffic.Read(dataset.MustRead(t, "serving/AzureLLMInferenceTrace_conv.csv"))
+	series, err := traffic.Read(published.Read(t, "serving/AzureLLMInferenceTrace_conv.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	replay := simulator.Replay{Series: series, Scale: table7Scale / table7Dilation, Until: table7Length, Seed: 1, Geometry: table7Geometry}
 	in, err := spec.Build(replay, func(name string) (string, error) {
-		return dataset.MustRead(t, strings.TrimPrefix(name, dataset.Prefix)), nil
+		return published.Read(t, strings.TrimPrefix(name, dataset.Prefix)), nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
 	simulator "github.com/gshare-dev/gshare/lab/serving"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	client "github.com/gshare-dev/gshare/serving/load"
 	traffic "github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
+	"github.com/gshare-dev/gshare/test/published"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -156,7 +156,7 @@ func (s *served) playsRamp(t *testing.T) {
 // INFless (keepalive), and like Dilu's global scaler (lazy). Only the replicas of Dilu and gshare may use more time than they reserve, up to twice as
 // much, and only gshare has a reserve. According to the simulator, a function with the default window and votes starts as many replicas as lazy.
 func (s *served) playsBursts(t *testing.T) {
-	all, err := traffic.Read(dataset.MustRead(t, "dilu/bursty.txt"))
+	all, err := traffic.Read(published.Read(t, "dilu/bursty.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

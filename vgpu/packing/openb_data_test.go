@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/test/published"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/table"
 )
@@ -17,7 +17,7 @@ import (
 func openbFile(t testing.TB, name string) []table.Row {
 	t.Helper()
 	var rows []table.Row
-	for r, err := range table.Rows(strings.NewReader(dataset.MustRead(t, "openb/"+name))) {
+	for r, err := range table.Rows(strings.NewReader(published.Read(t, "openb/"+name))) {
 		if err != nil {
 			t.Fatal(err)
 		}

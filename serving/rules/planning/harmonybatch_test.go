@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/test/published"
 )
 
 // TestHarmonyBatchModels plans for HarmonyBatch's own models, prices and eight SLOs, in its two modes.
@@ -105,7 +105,7 @@ func harmonyModel(t *testing.T, name string) profile.Model {
 
 func decode(t *testing.T, name string, into any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(dataset.MustRead(t, name)), into); err != nil {
+	if err := json.Unmarshal([]byte(published.Read(t, name)), into); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/test/published"
 	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
@@ -151,7 +151,7 @@ func leastMAPE(points []Point) MAPE {
 
 func parvaPoints(t *testing.T, model string) map[string][]Point {
 	points := map[string][]Point{}
-	for r, err := range table.Rows(strings.NewReader(dataset.MustRead(t, "parvagpu/"+model+".csv"))) {
+	for r, err := range table.Rows(strings.NewReader(published.Read(t, "parvagpu/"+model+".csv"))) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,14 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
+	"github.com/gshare-dev/gshare/test/published"
 )
 
 // bursty returns Dilu's public bursty load: requests/s, second by second.
 func bursty(t *testing.T) []Rate {
 	t.Helper()
 	var loads []Rate
-	for _, field := range strings.Fields(dataset.MustRead(t, "dilu/bursty.txt")) {
+	for _, field := range strings.Fields(published.Read(t, "dilu/bursty.txt")) {
 		load, err := strconv.ParseFloat(field, 64)
 		if err != nil {
 			t.Fatal(err)

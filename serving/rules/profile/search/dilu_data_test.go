@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/dataset"
 	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/test/published"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/table"
 )
@@ -19,7 +19,7 @@ type bench map[Setting]profile.Point
 func diluTable(t *testing.T, model string) bench {
 	t.Helper()
 	points := bench{}
-	for row, err := range table.Records(strings.NewReader(dataset.MustRead(t, "dilu/bs_sm_"+model+".csv"))) {
+	for row, err := range table.Records(strings.NewReader(published.Read(t, "dilu/bs_sm_"+model+".csv"))) {
 		if err != nil {
 			t.Fatal(err)
 		}
