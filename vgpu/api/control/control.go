@@ -82,9 +82,6 @@ const (
 	Failed    RefusalKind = "failed"    // the machine: the request was right, but the agent could not do it
 )
 
-// RefusalKinds lists all kinds of refusals.
-func RefusalKinds() []RefusalKind { return []RefusalKind{Invalid, Busy, NotFound, Forbidden, Failed} }
-
 // Refusal is the reason for which a request was not granted.
 type Refusal struct {
 	Kind   RefusalKind `json:"kind,omitempty"`
