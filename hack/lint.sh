@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the format of every Go file, runs the checks of go vet and staticcheck in one pass (hack/tools/vet) and misspell, and fails if go.mod is
-# not tidy or what is generated from the types of the API is not what they say, or if a file names something of one machine. CI runs the same.
+# Checks the format of every Go file, runs the checks of go vet and staticcheck in one pass (hack/tools/vet), deadcode and misspell, and fails if
+# go.mod is not tidy or what is generated from the types of the API is not what they say, or if a file names something of one machine. CI runs the
+# same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -15,6 +16,7 @@ source hack/compile-env.sh
 mkdir -p bin
 go build -C hack/tools -o ../../bin/ ./vet tool # a module of its own, with exact versions
 "${compile[@]}" go vet -vettool="$PWD/bin/vet" ./... || status=1
+hack/deadcode.sh || status=1
 git ls-files -- '*.go' '*.c' '*.h' '*.sh' '*.py' '*.md' '*.yaml' | xargs bin/misspell -error || status=1
 if ! go mod tidy -diff; then
   echo "go.mod is not tidy (make tidy mends it)"
