@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"golang.org/x/sys/unix"
@@ -168,6 +169,14 @@ func StartTime(pid int) (ticks uint64, err error) {
 		return 0, err
 	}
 	return parseStartTime(string(text))
+}
+
+// Now returns the present time as StartTime counts it.
+func Now() (ticks uint64) {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) // fails for no clock of Linux
+	const perSecond = 100                          // USER_HZ of all machines that have GPUs
+	return uint64(t.Nano() / (int64(time.Second) / perSecond))
 }
 
 // parseStartTime returns field 22 (starttime) of /proc/PID/stat. Field 2, the program's name, may contain any character and ends at the

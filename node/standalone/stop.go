@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"maps"
 	"os"
 	"syscall"
 	"time"
@@ -27,7 +28,7 @@ func (g *granter) stop(ctx context.Context, uid uint32, request control.StopRequ
 		return refusalOf(err)
 	}
 	g.Log.Info("run is stopped", "run", r.ID, "name", r.Name, "by", uid)
-	g.server.signal(r, syscall.SIGTERM, true)
+	told, before := map[started]bool(nil), process.Now()
 	late := time.Now().Add(time.Duration(request.GraceSeconds) * time.Second)
 	for ctx.Err() == nil {
 		if g.runs.isClosed() {
@@ -38,7 +39,9 @@ func (g *granter) stop(ctx context.Context, uid uint32, request control.StopRequ
 			break
 		}
 		if time.Now().After(late) {
-			g.server.signal(r, syscall.SIGKILL, holds) // again and again: they may fork meanwhile
+			g.server.signal(r, syscall.SIGKILL, holds, func(started) bool { return true }) // again and again: they may fork meanwhile
+		} else {
+			told = g.server.terminate(r, holds, told, before)
 		}
 		time.Sleep(stopPeriod)
 	}
@@ -47,14 +50,42 @@ func (g *granter) stop(ctx context.Context, uid uint32, request control.StopRequ
 	return nil
 }
 
-// signal sends a signal to the processes of a run, as pids finds them. A process gets it only if it belongs to the run before and after its
-// handle was opened, since its PID may have been reused.
-func (s *runServer) signal(r *run, sig syscall.Signal, holds bool) {
+// terminate sends SIGTERM to each process of a run once, and to none that started later, as a program may start others to clean up: told are those
+// that have had it, nil in the first call, and before is when that was. A process that is just executing a program has no environment for a
+// moment, and is found by a later call. It returns those that have had the signal by now.
+func (s *runServer) terminate(r *run, holds bool, told map[started]bool, before uint64) map[started]bool {
+	now := map[started]bool{}
+	maps.Copy(now, told)
+	s.signal(r, syscall.SIGTERM, holds, func(p started) bool {
+		now[p] = told == nil || told[p] || p.ticks < before
+		return now[p] && !told[p]
+	})
+	return now
+}
+
+// started is a process, told from a later one with its PID.
+type started struct {
+	pid   int
+	ticks uint64 // process.StartTime
+}
+
+// signal sends a signal to the processes of a run, as pids finds them, that `to` returns true for. A process gets it only if it belongs to the run
+// before and after its handle was opened, since its PID may have been reused.
+func (s *runServer) signal(r *run, sig syscall.Signal, holds bool, to func(started) bool) {
 	var opened []process.Process
 	for pid := range s.pids(r, holds) {
-		if p, err := process.Open(pid); err == nil { // else it has ended
-			opened = append(opened, p)
+		p, err := process.Open(pid)
+		if err != nil { // it has ended
+			continue
 		}
+		if ticks, err := process.StartTime(pid); err == nil && to(started{pid, ticks}) {
+			opened = append(opened, p)
+		} else {
+			p.Close()
+		}
+	}
+	if len(opened) == 0 {
+		return
 	}
 	now := s.pids(r, holds)
 	for _, p := range opened {

@@ -26,7 +26,8 @@ func TestStop(t *testing.T) {
 		"ignores SIGTERM":              {"trap '' TERM; echo ready; while :; do sleep 1000; done", 1, time.Second},
 		"SIGKILL at once":              {"trap '' TERM; echo ready; while :; do sleep 1000; done", 0, 0},
 		"a child that ignores SIGTERM": {"(trap '' TERM; exec sleep 1000) & sleep 0.1; echo ready; exec sleep 1000", 1, time.Second},
-		"a child in own group":         {"setsid sleep 1000 & echo ready; exec sleep 1000", 60, 0},
+		"a child in own group":         {"setsid sleep 1000 & sleep 0.1; echo ready; exec sleep 1000", 60, 0},
+		"a child that cleans up":       {"trap 'sleep 1; exit' TERM; sleep 0.1; echo ready; while :; do sleep 0.1; done", 60, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := tempDir(t)
