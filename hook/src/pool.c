@@ -17,6 +17,9 @@
 #define KEYS_MAX 64 /* keys that are listed at once */
 #define NODES_MAX 64 /* NUMA nodes whose default pools are known */
 
+/* CU_MEM_ALLOCATION_TYPE_MANAGED and CU_MEM_LOCATION_TYPE_NONE, which the headers have from CUDA 13 on. */
+enum { MANAGED = 2, NO_LOCATION = 0 };
+
 /* Flags of a POOL. ON_HOST: its memory is the host's. RETIRED: it was destroyed, but still has memory. */
 enum { ON_HOST = 1, RETIRED = 2 };
 
@@ -104,15 +107,15 @@ static CUresult enter_default(CUmemoryPool pool) {
 	for (CUdevice d = 0; d < devices && !found; d++) {
 		CUmemoryPool own = NULL;
 		found = (CALL(cuDeviceGetDefaultMemPool, &own, d) == CUDA_SUCCESS && own == pool) ||
-		        is_default(pool, CU_MEM_ALLOCATION_TYPE_MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, d});
+		        is_default(pool, MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, d});
 		if (found) v = gsh_vgpu_of_device(d);
 	}
 	for (int node = 0; node < NODES_MAX && !found && !on_host; node++) {
 		on_host = is_default(pool, CU_MEM_ALLOCATION_TYPE_PINNED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, node});
-		found = is_default(pool, CU_MEM_ALLOCATION_TYPE_MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, node});
+		found = is_default(pool, MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST_NUMA, node});
 	}
-	found = found || on_host || is_default(pool, CU_MEM_ALLOCATION_TYPE_MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_NONE, 0}) ||
-	        is_default(pool, CU_MEM_ALLOCATION_TYPE_MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0});
+	found = found || on_host || is_default(pool, MANAGED, (CUmemLocation){NO_LOCATION, 0}) ||
+	        is_default(pool, MANAGED, (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0});
 	if (!found) return CUDA_ERROR_INVALID_VALUE;
 	return enter(pool, v, on_host) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
