@@ -36,7 +36,7 @@ func TestElastic(t *testing.T) {
 	if out, err := b.gshare(t, "set", "train", "--sm-limit", "70").Wait(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	if out, err := b.gshare(t, "set", "train", "--sm-limit", "95").Wait(); codeOf(t, err) != 1 || !strings.Contains(out, "--sm-limit: 95% is not between") {
+	if out, err := b.gshare(t, "set", "train", "--sm-limit", "95").Wait(); codeOf(t, err) != 2 || !strings.Contains(out, "--sm-limit: 95% is not between") {
 		t.Errorf("%v: %s", err, out)
 	}
 	eventually(t, "the limit counts", func() bool { v := b.vgpuOf(t, "train"); return v.SMLimit == 700 && v.SMNow <= 700 })
