@@ -141,7 +141,9 @@ func startCluster(t *testing.T, f Function, count int, pings bool, test func(c *
 				t.CloseIdleConnections()
 			}
 		}
-		time.Sleep(time.Second) // for which a server waits after an answer to a part of a request
+		// A server waits for a second after an answer to a part of a request. Where both ends of a connection close it at once, each waits for the
+		// other to read its last message, which TLS gives five seconds.
+		time.Sleep(6 * time.Second)
 	})
 }
 
