@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,6 +75,9 @@ func TestAffected(t *testing.T) {
 	write("b/b.go", "package b\n")
 	write("c/c.go", "package c\n")
 	write("started/main.go", "package main\n\nimport _ \"example.com/m/c\"\n\nfunc main() {}\n")
+	write("d/d.go", "package d\n")
+	write("apart/go.mod", "module example.com/apart\n\ngo 1.26\n\nrequire example.com/m v0.0.0\n\nreplace example.com/m => ../\n")
+	write("apart/main.go", "package main\n\nimport _ \"example.com/m/d\"\n\nfunc main() {}\n")
 	write("files/deep/x", "1")
 	write("other/o.go", "package other\n")
 	git("init", "-q")
@@ -82,7 +86,7 @@ func TestAffected(t *testing.T) {
 	commit := git("rev-parse", "--short=10", "HEAD")[:10]
 	t.Chdir(dir)
 	e := func(commit string) *entry {
-		return &entry{pkg: "a", test: "T", starts: []string{"started", "files"}, commit: commit, took: time.Second}
+		return &entry{pkg: "a", test: "T", starts: []string{"started", "apart", "files"}, commit: commit, took: time.Second}
 	}
 	affected := func(e *entry) bool {
 		t.Helper()
@@ -101,7 +105,7 @@ func TestAffected(t *testing.T) {
 	if write("other/o.go", "package other // changed\n"); affected(e(commit)) {
 		t.Error("affected by a package that it does not depend on")
 	}
-	for _, name := range []string{"a/a_test.go", "a/testdata/x", "b/b.go", "c/c.go", "started/main.go", "started/deep/x.c", "files/deep/x"} {
+	for _, name := range []string{"a/a_test.go", "a/testdata/x", "b/b.go", "c/c.go", "d/d.go", "started/main.go", "started/deep/x.c", "apart/deep/x", "files/deep/x"} {
 		write(name, "package "+filepath.Base(filepath.Dir(name))+" // changed\n")
 		if name == "started/main.go" {
 			write(name, "package main\n\nimport _ \"example.com/m/c\"\n\nfunc main() { println() }\n")
@@ -140,10 +144,17 @@ func TestComplete(t *testing.T) {
 	if checkComplete(t.Context(), l) == nil {
 		t.Error("a list without one of the tests is complete")
 	}
+	tree, known := &tree{ctx: t.Context()}, map[string]bool{}
 	for _, e := range l.entries {
 		for _, s := range e.starts {
 			if _, err := os.Stat(s); err != nil {
 				t.Errorf("%s starts %s: %v", e.test, s, err)
+			}
+		}
+		if of := fmt.Sprint(e.pkg, e.starts); !known[of] {
+			known[of] = true
+			if folders, err := tree.folders(e); err != nil || !slices.Contains(folders, e.pkg) {
+				t.Errorf("%s depends on %q, %v", e.test, folders, err)
 			}
 		}
 	}

@@ -85,14 +85,35 @@ func contains(folder, file string) bool {
 
 // folders returns what a test depends on. What it starts counts with all that lies in its folder and, if that is a Go package, what it imports.
 func (t *tree) folders(e *entry) ([]string, error) {
-	folders, packages := []string{}, []string{"./" + e.pkg}
+	folders, packages, modules := []string{}, []string{"./" + e.pkg}, []string{}
 	for _, s := range e.starts {
-		if files, _ := filepath.Glob(filepath.Join(s, "*.go")); len(files) > 0 {
+		folders = append(folders, s+"/...")
+		if files, _ := filepath.Glob(filepath.Join(s, "*.go")); len(files) == 0 {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(s, "go.mod")); err == nil {
+			modules = append(modules, s)
+		} else {
 			packages = append(packages, "./"+s)
 		}
-		folders = append(folders, s+"/...")
 	}
-	args := append([]string{"list", "-deps", "-test", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}"}, packages...)
+	imported, err := t.imported(".", packages...)
+	if err != nil {
+		return nil, err
+	}
+	folders = append(folders, imported...)
+	for _, module := range modules {
+		if imported, err = t.imported(module, "."); err != nil {
+			return nil, err
+		}
+		folders = append(folders, imported...)
+	}
+	return folders, nil
+}
+
+// imported returns the folders of the checkout that packages of a module and their tests import, directly or not, themselves included.
+func (t *tree) imported(module string, packages ...string) ([]string, error) {
+	args := append([]string{"-C", module, "list", "-deps", "-test", "-f", "{{if not .Standard}}{{.Dir}}{{end}}"}, packages...)
 	out, err := output(t.ctx, "go", args...)
 	if err != nil {
 		return nil, err
@@ -101,12 +122,11 @@ func (t *tree) folders(e *entry) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	var folders []string
 	for _, dir := range strings.Fields(out) {
-		folder, err := filepath.Rel(root, dir)
-		if err != nil {
-			return nil, err
+		if folder, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(folder) {
+			folders = append(folders, folder)
 		}
-		folders = append(folders, folder)
 	}
 	return folders, nil
 }

@@ -216,7 +216,7 @@ func (w *weighing) refusesOthers(t *testing.T) {
 	for _, verb := range []string{"stored", "read"} { // through the library that the agent has mounted
 		out, err := w.node.Exec(w.ctx, stranger, "main", "sh", "-c", fmt.Sprintf(
 			`LD_LIBRARY_PATH=$(dirname $GSHARE_STORE_LIBRARY):$LD_LIBRARY_PATH /bin/weights $GSHARE_STORE %s %q 2>&1; ls /usr/lib/gshare`, textDigest, text))
-		if want := verb + " " + text + "\ngshare_safetensors.py\ngshare_store.py\nlibgshare.so\nlibgshare_store.so\n"; string(out) != want {
+		if want := verb + " " + text + "\ndrain\ngshare_safetensors.py\ngshare_store.py\nlibgshare.so\nlibgshare_store.so\n"; string(out) != want {
 			t.Errorf("the program with the library says %q (%v), want %q", out, err, want)
 		}
 	}
