@@ -69,6 +69,9 @@ type Function struct {
 	MaxBody   share.Bytes // most bytes of the body of one request; default 64 MiB
 	Hold      Hold
 
+	// Aliases are names of the function besides its own in the bodies of requests; only with the protocol OpenAI.
+	Aliases []string
+
 	// Callers are the namespaces, besides the function's own, from which it may be called. Everybody stands for all of them.
 	Callers []string
 }
@@ -176,7 +179,8 @@ type Gateway struct {
 // known are the functions of a gateway.
 type known struct {
 	functions map[FunctionName]*function
-	models    map[FunctionName]bool        // functions with the protocol OpenAI
+	models    map[FunctionName][]string    // functions with the protocol OpenAI, with their aliases
+	aliases   map[alias][]FunctionName     // functions that have an alias; the first one gets the requests
 	guests    map[FunctionName][]*function // by host: the functions that the host serves
 
 	namespaces map[string]*bodies // bodies of the functions of each namespace
@@ -188,7 +192,7 @@ func New(c Config) *Gateway {
 		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, toPeers: c.ToPeers, toPeersGRPC: c.ToPeersGRPC, peers: c.Peers, callers: c.Callers,
 		log: c.Log, metrics: newMetrics(c.Metrics),
 		waiting: make(chan FunctionName, 1024),
-		known:   known{functions: map[FunctionName]*function{}, models: map[FunctionName]bool{}, guests: map[FunctionName][]*function{}, namespaces: map[string]*bodies{}},
+		known:   known{functions: map[FunctionName]*function{}, models: map[FunctionName][]string{}, aliases: map[alias][]FunctionName{}, guests: map[FunctionName][]*function{}, namespaces: map[string]*bodies{}},
 
 		allBodies: bodies{bound: maxAllBodies},
 	}
@@ -219,10 +223,7 @@ func (g *Gateway) SetFunction(f Function) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.models, f.FunctionName)
-	if f.Protocol == OpenAI {
-		g.models[f.FunctionName] = true
-	}
+	g.setModel(f.FunctionName, &f)
 	if old := g.functions[f.FunctionName]; old != nil {
 		old.configure(f)
 		return nil
@@ -239,7 +240,7 @@ func (g *Gateway) RemoveFunction(name FunctionName) {
 	g.mu.Lock()
 	f := g.functions[name]
 	delete(g.functions, name)
-	delete(g.models, name)
+	g.setModel(name, nil)
 	guests := g.guests[name]
 	delete(g.guests, name)
 	g.forgetBodies()

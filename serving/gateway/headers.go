@@ -22,6 +22,7 @@ const (
 	cookieHeader          = "Cookie"
 	expectHeader          = "Expect"
 	connectionHeader      = "Connection"
+	requestHeadersHeader  = "Access-Control-Request-Headers"
 	trailerHeader         = "Trailer"
 	userAgentHeader       = "User-Agent"
 	upgradeHeader         = "Upgrade"

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gshare-dev/gshare/serving/oip"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -19,7 +18,7 @@ const (
 )
 
 // findModel sets the function of a request whose host, which has been parsed, names none that the sender may call. With the protocol OpenAI the body
-// names a model, FUNCTION or FUNCTION.NAMESPACE, which is the function; for a WebSocket the query does. For that the body is read before the request is
+// names a model, FUNCTION or FUNCTION.NAMESPACE, or an alias of it, which is the function; for a WebSocket the query does. For that the body is read before the request is
 // admitted, and only if any function has this protocol.
 func (e *exchange) findModel(host FunctionName) refusal {
 	g, query := e.gateway, e.request.URL.Query()["model"]
@@ -40,28 +39,13 @@ func (e *exchange) findModel(host FunctionName) refusal {
 		}
 		return why
 	}
-	named := parseModel(model)
-	if !g.isModel(named) {
-		return e.sender.unknown("model", model, "model", named)
+	if named, ok := g.modelNamed(model); ok {
+		e.function = e.sender.callable(named)
 	}
-	if e.function = e.sender.callable(named); e.function == nil {
-		return e.sender.unknown("model", model, "model", named)
+	if e.function == nil {
+		return e.sender.unknown("model", model, "model", parseModel(model))
 	}
 	return refusal{}
-}
-
-// modelInBody reads the body and returns the model that it names.
-func (e *exchange) modelInBody() (model string, why refusal) {
-	reserved, why := e.readBody(&e.gateway.bodies, maxModelBody, maxModelBodies)
-	e.modelBody = reservation{&e.gateway.bodies, reserved}
-	if why.status != 0 {
-		return "", why
-	}
-	model, err := oip.ModelOf(e.body)
-	if err != nil {
-		return "", newRefusal(causeBadRequest, err.Error())
-	}
-	return model, refusal{}
 }
 
 // parseModel returns the function that a model names.
@@ -76,21 +60,96 @@ func askedModel(r *http.Request) (model string, ok bool) {
 	return model, ok && model != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// describeModel answers with the entry of a model in the list, if the caller may call it.
-func (e *exchange) describeModel(model string) {
-	named := parseModel(model)
-	if !e.gateway.isModel(named) || e.sender.callable(named) == nil {
-		e.refuseUnnamed(e.sender.unknown("model", model, "model", named))
-		return
+// writeOptions answers a request for the options of a path of the OpenAI API, in which nothing names a function: browsers send it before a page of another
+// origin may call a model. Whether the page may read the answer is for the model's server to say.
+func (e *exchange) writeOptions() {
+	h := e.writer.Header()
+	h.Set("Allow", "GET, HEAD, POST, OPTIONS")
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
+	if names := e.request.Header[requestHeadersHeader]; len(names) > 0 {
+		h.Set("Access-Control-Allow-Headers", strings.Join(names, ", "))
 	}
-	writeModelJSON(e.writer, newListedModel(named))
+	h.Set("Access-Control-Max-Age", "600")
+	e.writer.WriteHeader(http.StatusNoContent)
 }
 
-// isModel reports whether there is a function of this name with the protocol OpenAI.
-func (g *Gateway) isModel(name FunctionName) bool {
+// describeModel answers with the entry of a model in the list, if the caller may call it.
+func (e *exchange) describeModel(model string) {
+	named, ok := e.gateway.modelNamed(model)
+	if !ok || e.sender.callable(named) == nil {
+		e.refuseUnnamed(e.sender.unknown("model", model, "model", parseModel(model)))
+		return
+	}
+	if named == parseModel(model) {
+		model = modelID(named.Namespace, named.Name)
+	}
+	writeModelJSON(e.writer, listedModel{model, "model", 0, named.Namespace})
+}
+
+// alias is a name of a model besides that of its function. It is unique among those of a namespace.
+type alias struct{ namespace, name string }
+
+// setModel changes which models there are. of is nil if the function has none.
+func (k *known) setModel(name FunctionName, of *Function) {
+	for _, text := range k.models[name] {
+		a := alias{name.Namespace, text}
+		if k.aliases[a] = slices.DeleteFunc(k.aliases[a], func(n FunctionName) bool { return n == name }); len(k.aliases[a]) == 0 {
+			delete(k.aliases, a)
+		}
+	}
+	delete(k.models, name)
+	if of == nil || of.Protocol != OpenAI {
+		return
+	}
+	k.models[name] = slices.Clone(of.Aliases)
+	for _, text := range of.Aliases {
+		a := alias{name.Namespace, text}
+		k.aliases[a] = append(k.aliases[a], name)
+		slices.SortFunc(k.aliases[a], compareNames)
+	}
+}
+
+// modelNamed returns the function with the protocol OpenAI that a model names: the one of this name, or else the first one that has it as an alias,
+// ALIAS or ALIAS.NAMESPACE.
+func (g *Gateway) modelNamed(model string) (FunctionName, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.models[name]
+	name := parseModel(model)
+	if _, ok := g.models[name]; ok {
+		return name, true
+	}
+	of := g.aliases[alias{defaultNamespace, model}]
+	if dot := strings.LastIndexByte(model, '.'); dot >= 0 && len(of) == 0 {
+		of = g.aliases[alias{model[dot+1:], model[:dot]}]
+	}
+	if len(of) == 0 {
+		return FunctionName{}, false
+	}
+	return of[0], true
+}
+
+// modelIDs returns the names that lead to a model: that of its function, and its aliases.
+func (g *Gateway) modelIDs(name FunctionName) []string {
+	g.mu.RLock()
+	aliases := g.models[name]
+	g.mu.RUnlock()
+	ids := []string{modelID(name.Namespace, name.Name)}
+	for _, text := range aliases {
+		id := modelID(name.Namespace, text)
+		if got, _ := g.modelNamed(id); got == name {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// modelID returns the model with which a request names a function, or an alias of one, of a namespace.
+func modelID(namespace, name string) string {
+	if namespace == defaultNamespace {
+		return name
+	}
+	return name + "." + namespace
 }
 
 // hasModels reports whether there is a function with the protocol OpenAI.
@@ -123,22 +182,17 @@ func (g *Gateway) writeModels(w http.ResponseWriter, may func(FunctionName) bool
 		if !may(name) {
 			continue
 		}
-		list.Data = append(list.Data, newListedModel(name))
+		for _, id := range g.modelIDs(name) {
+			list.Data = append(list.Data, listedModel{id, "model", 0, name.Namespace})
+		}
 	}
 	writeModelJSON(w, list)
-}
-
-func newListedModel(name FunctionName) listedModel {
-	id := name.Name
-	if name.Namespace != defaultNamespace {
-		id += "." + name.Namespace
-	}
-	return listedModel{ID: id, Object: "model", OwnedBy: name.Namespace}
 }
 
 func writeModelJSON(w http.ResponseWriter, content any) {
 	text, _ := json.Marshal(content) // never fails for strings
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Access-Control-Allow-Origin", "*")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	_, _ = w.Write(text) // the client has gone if it fails
 }

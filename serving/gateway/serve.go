@@ -53,6 +53,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 			e.describeModel(model)
 			return
 		}
+		if r.Method == http.MethodOptions && strings.HasPrefix(r.URL.Path, "/v1/") && !e.fromPeer && g.hasModels() {
+			e.writeOptions()
+			return
+		}
 		defer e.modelBody.release()
 		if why := e.findModel(host); why.status != 0 {
 			e.refuseUnnamed(why)
