@@ -70,6 +70,7 @@ type GPUFunctionList struct {
 // GPUFunctionSpec is the desired state of a function.
 //
 // +kubebuilder:validation:XValidation:rule="self.batching.maxBatch <= 1 || self.protocol == 'OIP'",fieldPath=".batching.maxBatch",message="want 1: only requests of protocol OIP are joined"
+// +kubebuilder:validation:XValidation:rule="!has(self.model) || !has(self.model.aliases) || self.protocol == 'OpenAI'",fieldPath=".model",message="want protocol OpenAI, whose requests name a model"
 // +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler == 'External' || has(self.template)",fieldPath=".template",message="want a template, unless scaling.autoscaler is External"
 // +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler != 'External' || !has(self.template) && !has(self.resources)",fieldPath=".scaling.autoscaler",message="External: want neither template nor resources, which are those of the pods that another autoscaler scales"
 // +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler != 'External' || has(self.scaling.requestsPerSecond)",fieldPath=".scaling.requestsPerSecond",message="want what one replica answers, as scaling.autoscaler is External"
@@ -89,6 +90,10 @@ type GPUFunctionSpec struct {
 	// +optional
 	// +kubebuilder:default=HTTP
 	Protocol Protocol `json:"protocol,omitempty"`
+
+	// model describes the model that the function serves. Only with protocol OpenAI.
+	// +optional
+	Model Model `json:"model,omitzero"`
 
 	// batching says how requests are joined into batches.
 	// +optional
@@ -129,6 +134,18 @@ type GPUFunctionSpec struct {
 	// access says who may call the function. Defaults to the pods of its namespace.
 	// +optional
 	Access Access `json:"access,omitzero"`
+}
+
+// Model describes the model of a function with protocol OpenAI.
+type Model struct {
+	// aliases are names of the model in requests, besides the function's name: those that the server knows, such as meta-llama/Llama-3.1-8B, or its
+	// adapters. In namespaces other than default, requests add .NAMESPACE, as to the name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.all(n, n.matches('^[A-Za-z0-9]([-A-Za-z0-9_.:/@+]*[A-Za-z0-9])?$'))",message="want letters, digits and any of -_.:/@+ between them"
+	Aliases []string `json:"aliases,omitempty"`
 }
 
 // Access says who may call a function. On a single machine, everyone who can reach the gateway may.

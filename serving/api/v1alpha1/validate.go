@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,7 @@ func (f *GPUFunction) validate() error {
 		checkName("metadata.name", f.Name), checkName("metadata.namespace", f.Namespace),
 		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour, "ms"),
 		f.Spec.validateProtocol("spec"),
+		f.Spec.validateModel("spec.model.aliases"),
 		validatePod("spec.template.spec", &f.Spec.Template.Spec),
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		f.Spec.Scaling.validate("spec.scaling"),
@@ -113,6 +115,33 @@ func (s *GPUFunctionSpec) validateProtocol(field string) error {
 	}
 	if s.Batching.MaxBatch < 1 || s.Batching.MaxBatch > most {
 		return share.Invalid(field+".batching.maxBatch", "%d is outside 1 to %d, the bound for protocol %s", s.Batching.MaxBatch, most, s.Protocol)
+	}
+	return nil
+}
+
+const (
+	maxAliases = 64
+	maxAlias   = 253
+)
+
+var aliasForm = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.:/@+]*[A-Za-z0-9])?$`)
+
+// validateModel returns an error for aliases that no request could name.
+func (s *GPUFunctionSpec) validateModel(field string) error {
+	aliases := s.Model.Aliases
+	switch {
+	case len(aliases) > 0 && s.Protocol != OpenAI:
+		return share.Invalid(field, "want protocol OpenAI, whose requests name a model, not %.64q", string(s.Protocol))
+	case len(aliases) > maxAliases:
+		return share.Invalid(field, "has %d names, more than %d", len(aliases), maxAliases)
+	}
+	for i, name := range aliases {
+		if len(name) > maxAlias || !aliasForm.MatchString(name) {
+			return share.Invalid(field, "%.64q is not 1 to %d letters, digits and any of -_.:/@+ between them", name, maxAlias)
+		}
+		if slices.Contains(aliases[:i], name) {
+			return share.Invalid(field, "%.64q is there twice", name)
+		}
 	}
 	return nil
 }

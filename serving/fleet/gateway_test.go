@@ -1,0 +1,21 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
+)
+
+// TestGatewayFunction checks that a gateway learns what a function says about its requests.
+func TestGatewayFunction(t *testing.T) {
+	of := api.GPUFunction{}
+	of.Name, of.Namespace = "chat", "team"
+	of.Spec.Protocol, of.Spec.SLO.Latency = api.OpenAI, "1s"
+	of.Spec.Model.Aliases, of.Spec.Access.Namespaces = []string{"org/Model"}, []string{"web"}
+	f := GatewayFunction(&of)
+	if f.String() != "team/chat" || f.Protocol.String() != "OpenAI" || f.SLO.String() != "1s" || !slices.Equal(f.Aliases, []string{"org/Model"}) ||
+		!slices.Equal(f.Callers, []string{"web"}) {
+		t.Errorf("%+v", f)
+	}
+}
