@@ -192,7 +192,8 @@ func New(c Config) *Gateway {
 		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, toPeers: c.ToPeers, toPeersGRPC: c.ToPeersGRPC, peers: c.Peers, callers: c.Callers,
 		log: c.Log, metrics: newMetrics(c.Metrics),
 		waiting: make(chan FunctionName, 1024),
-		known:   known{functions: map[FunctionName]*function{}, models: map[FunctionName][]string{}, aliases: map[alias][]FunctionName{}, guests: map[FunctionName][]*function{}, namespaces: map[string]*bodies{}},
+		known: known{functions: map[FunctionName]*function{}, models: map[FunctionName][]string{}, aliases: map[alias][]FunctionName{},
+			guests: map[FunctionName][]*function{}, namespaces: map[string]*bodies{}},
 
 		allBodies: bodies{bound: maxAllBodies},
 	}

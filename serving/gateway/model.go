@@ -18,8 +18,8 @@ const (
 )
 
 // findModel sets the function of a request whose host, which has been parsed, names none that the sender may call. With the protocol OpenAI the body
-// names a model, FUNCTION or FUNCTION.NAMESPACE, or an alias of it, which is the function; for a WebSocket the query does. For that the body is read before the request is
-// admitted, and only if any function has this protocol.
+// names a model, FUNCTION or FUNCTION.NAMESPACE, or an alias of it, which is the function; for a WebSocket the query does. For that the body is read
+// before the request is admitted, and only if any function has this protocol.
 func (e *exchange) findModel(host FunctionName) refusal {
 	g, query := e.gateway, e.request.URL.Query()["model"]
 	inQuery := isUpgrade(e.request) && len(query) == 1
@@ -111,7 +111,7 @@ func (k *known) setModel(name FunctionName, of *Function) {
 }
 
 // modelNamed returns the function with the protocol OpenAI that a model names: the one of this name, or else the first one that has it as an alias,
-// ALIAS or ALIAS.NAMESPACE.
+// ALIAS.NAMESPACE or ALIAS. The namespace goes first, so that an alias of the default one takes no requests from another's.
 func (g *Gateway) modelNamed(model string) (FunctionName, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -119,14 +119,15 @@ func (g *Gateway) modelNamed(model string) (FunctionName, bool) {
 	if _, ok := g.models[name]; ok {
 		return name, true
 	}
-	of := g.aliases[alias{defaultNamespace, model}]
-	if dot := strings.LastIndexByte(model, '.'); dot >= 0 && len(of) == 0 {
-		of = g.aliases[alias{model[dot+1:], model[:dot]}]
+	if dot := strings.LastIndexByte(model, '.'); dot >= 0 {
+		if of := g.aliases[alias{model[dot+1:], model[:dot]}]; len(of) > 0 {
+			return of[0], true
+		}
 	}
-	if len(of) == 0 {
-		return FunctionName{}, false
+	if of := g.aliases[alias{defaultNamespace, model}]; len(of) > 0 {
+		return of[0], true
 	}
-	return of[0], true
+	return FunctionName{}, false
 }
 
 // modelIDs returns the names that lead to a model: that of its function, and its aliases.

@@ -124,8 +124,9 @@ func TestAliases(t *testing.T) {
 		"meta-llama/Llama-3.1-8B.team": "team/chat", "own.team": "team/chat", "own": "", "meta-llama/llama-3.1-8b": "", "own.default": "", "": "", ".": "",
 	})
 	set(g, "default", "embed")
-	set(g, "default", "bert", "chat:lora-a", "chat")
-	check("with others of the same names", map[string]string{"embed": "default/embed", "chat:lora-a": "default/bert", "chat": "default/chat"})
+	set(g, "default", "bert", "chat:lora-a", "chat", "own.team", "chat.team", "none.team")
+	check("with others of the same names", map[string]string{"embed": "default/embed", "chat:lora-a": "default/bert", "chat": "default/chat",
+		"own.team": "team/chat", "chat.team": "team/chat", "none.team": "default/bert"})
 	set(g, "default", "bert")
 	set(g, "default", "chat", "new")
 	check("with other aliases", map[string]string{"chat:lora-a": "", "meta-llama/Llama-3.1-8B": "", "new": "default/chat"})
@@ -177,7 +178,8 @@ func TestModelsOfAliases(t *testing.T) {
 // TestOptions checks that a browser may call a model for a page of another origin, which no replica need run for, and that a function's own server answers
 // for itself.
 func TestOptions(t *testing.T) {
-	const asks = "Connection: close\r\nOrigin: http://page.example.com\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization,content-type\r\n\r\n"
+	const asks = "Connection: close\r\nOrigin: http://page.example.com\r\nAccess-Control-Request-Method: POST\r\n" +
+		"Access-Control-Request-Headers: authorization,content-type\r\n\r\n"
 	start(t, Function{Protocol: OpenAI, Hold: Hold{Requests: 1, For: ms}}, func(w *world) {
 		ask := func(host, path string) string {
 			return w.raw("OPTIONS "+path+" HTTP/1.1\r\nHost: "+host+"\r\n"+asks, 1<<16).body
