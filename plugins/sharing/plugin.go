@@ -3,9 +3,14 @@
 package sharing
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +23,11 @@ import (
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
 	"github.com/gshare-dev/gshare/plugins/registry"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Config holds the packing plugin and the ledger of assumed placements with which New creates a scheduler plugin.
@@ -172,3 +181,342 @@ var cycles = metrics.NewCounterVec(&metrics.CounterOpts{
 var registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(cycles, binds, refusals) })
 
 func countCycle(plugin, nodes string) { cycles.WithLabelValues(plugin, nodes).Inc() }
+
+// fleet holds the nodes of the scheduler's snapshot: the shares on each node at its NodeInfo generation, the ranks of nodes for pods with equal requests,
+// and the mix of pods in the cluster for which the ranks are computed. Only the scheduling goroutine changes it, in PreFilter; Filter and Score read it in
+// parallel afterwards. Simulations of pod groups must not use it, because they change NodeInfos without giving them a new generation.
+type fleet struct {
+	ranks       *packing.Fleet // the version of a node is the generation of the last change on which ranks depend
+	packer      packing.Packer
+	index       map[string]int
+	names       []string
+	infos       []fwk.NodeInfo // as of the last cycle
+	generations []int64        // for each node, the generation of the NodeInfo that is counted
+	facts       []nodeFacts
+	untrusted   []error
+	mix         packing.Mix
+	total       packing.Capacity
+	frozen      packing.Epoch
+
+	// The fields below are also read by SignPod, on goroutines of the scheduling queue.
+	epoch   atomic.Int64 // counts the demands frozen so far
+	narrows atomic.Bool  // whether there are more nodes than candidates
+}
+
+// nodeFacts holds what one node contributes to the totals of the cluster: the shapes (request sizes) of its pods and its capacity.
+type nodeFacts struct {
+	shapes   []packing.Shape
+	capacity packing.Capacity // its models are those of the node's slices
+}
+
+func newFleet(packer packing.Packer) *fleet {
+	return &fleet{packer: packer, ranks: packing.NewFleet(packer, 0), index: map[string]int{}}
+}
+
+// syncFleet updates the fleet to the scheduler's snapshot. Only nodes whose generation has changed are derived again.
+func (p *Plugin) syncFleet(nodes []fwk.NodeInfo) {
+	f := p.fleet
+	if !f.sameNodes(nodes) {
+		f.reset(nodes)
+		p.pruneReported()
+		p.inventories.clear()
+	}
+	f.narrows.Store(p.candidates > 0 && len(nodes) > p.candidates)
+	for i, info := range nodes {
+		if generation := info.GetGeneration(); f.generations[i] != generation {
+			node, err := p.deriveNode(info, "", nil)
+			f.set(i, node, generation, err, p.nodeFactsOf(info, node))
+		}
+	}
+	if f.frozen.Expired(&f.mix, f.total) {
+		f.startEpoch(p)
+	}
+}
+
+// sameNodes reports whether these are the nodes of the last cycle, in the same order. A node normally keeps its NodeInfo from one snapshot to the
+// next, so names are compared only if the NodeInfo is another one.
+func (f *fleet) sameNodes(nodes []fwk.NodeInfo) bool {
+	if len(nodes) != len(f.infos) {
+		return false
+	}
+	for i, info := range nodes {
+		if info == f.infos[i] {
+			continue
+		}
+		if info.Node().Name != f.names[i] {
+			return false
+		}
+		f.infos[i] = info
+	}
+	return true
+}
+
+// reset replaces the list of nodes. It keeps the occupancy of nodes that remain; all ranks are computed again.
+func (f *fleet) reset(nodes []fwk.NodeInfo) {
+	n := len(nodes)
+	ranks, index, facts, untrusted, generations := f.ranks, f.index, f.facts, f.untrusted, f.generations
+	f.ranks = packing.NewFleet(f.packer, n)
+	f.index, f.names = make(map[string]int, n), make([]string, n)
+	f.facts, f.untrusted, f.generations = make([]nodeFacts, n), make([]error, n), make([]int64, n)
+	f.infos = slices.Clone(nodes)
+	f.mix, f.total = packing.Mix{}, packing.Capacity{Models: map[string]packing.MilliGPU{}}
+	for i, info := range nodes {
+		name := info.Node().Name
+		f.names[i], f.index[name] = name, i
+		if old, ok := index[name]; ok && ranks.Version(old) != 0 {
+			f.set(i, ranks.Node(old), generations[old], untrusted[old], facts[old])
+		}
+	}
+}
+
+// set replaces node i. The ranks of the node remain valid if nothing has changed on which a rank depends, as when an assumed pod is confirmed.
+func (f *fleet) set(i int, node *packing.Node, generation int64, err error, facts nodeFacts) {
+	f.count(f.facts[i], -1)
+	f.facts[i], f.untrusted[i], f.generations[i] = facts, err, generation
+	f.count(facts, 1)
+	if err != nil {
+		node = packing.NewNode(node.Name, nil, node.CPU, node.RAM) // ranked as a node without GPUs, so that it never serves a share
+	}
+	if old := f.ranks.Node(i); old == nil || !old.Equals(node) {
+		f.ranks.Set(i, node, generation)
+	}
+}
+
+func (f *fleet) count(facts nodeFacts, sign int) {
+	for _, s := range facts.shapes {
+		f.mix.Add(s, sign)
+	}
+	f.total.Add(facts.capacity, sign)
+}
+
+// nodeFactsOf returns the request shapes of the pods on the node, and the node's capacity.
+func (p *Plugin) nodeFactsOf(info fwk.NodeInfo, node *packing.Node) nodeFacts {
+	facts := nodeFacts{capacity: packing.CapacityOf(node, packing.MilliCPU(info.GetAllocatable().GetMilliCPU()))}
+	for _, pi := range info.GetPods() {
+		if doc := p.podInfos.get(pi.GetPod()); doc.Asks && doc.RequestErr == nil {
+			facts.shapes = append(facts.shapes, doc.shape)
+		}
+	}
+	return facts
+}
+
+// startEpoch freezes the mix of pods that runs now. The ranks of nodes are computed for that mix until it has changed enough for a new
+// epoch.
+func (f *fleet) startEpoch(p *Plugin) {
+	f.frozen = packing.NewEpoch(&f.mix, f.total)
+	f.packer = p.packerFor(packing.NewDemand(&f.mix, f.total))
+	f.ranks.SetPacker(f.packer)
+	f.epoch.Add(1)
+}
+
+// indexOf returns the node's index, and whether the fleet has counted this generation of the NodeInfo.
+func (f *fleet) indexOf(info fwk.NodeInfo) (int, bool) {
+	i, ok := f.index[info.Node().Name]
+	return i, ok && f.generations[i] == info.GetGeneration()
+}
+
+// inventories caches the decoded slices of each node until its inventory annotation changes: occupancy is derived whenever a pod is added
+// or deleted, while GPUs hardly ever change.
+type inventories struct{ byNode sync.Map }
+
+type knownInventory struct {
+	text   string
+	there  bool // whether the node has the annotation: an empty one is malformed, but a node without one does not run gshare
+	slices []packing.Slice
+	err    error
+}
+
+// slicesOf returns the slices in the node's inventory, or an error if the inventory is malformed. The caller must not modify the slices.
+func (i *inventories) slicesOf(node *v1.Node) ([]packing.Slice, error) {
+	text, there := node.Annotations[kube.AnnotationInventory]
+	if last, ok := i.byNode.Load(node.Name); ok {
+		if known := last.(*knownInventory); known.text == text && known.there == there {
+			return known.slices, known.err
+		}
+	}
+	decoded, _, err := kube.InventoryOf(node)
+	fresh := &knownInventory{text: text, there: there, slices: nodeview.Slices(decoded), err: err}
+	i.byNode.Store(node.Name, fresh)
+	return fresh.slices, fresh.err
+}
+
+// clear removes all entries, so that those of deleted nodes do not stay for ever.
+func (i *inventories) clear() { i.byNode.Clear() }
+
+// deriveNode returns the node with the shares on its slices. It computes them from the given NodeInfo alone, so that the result is also right
+// for the dry runs of preemption, for nominated pods and for group simulations. The placement of a pod is the one that this process has
+// assumed, else the one in its annotation, else the one that the pod would get now. The pod whose UID is except is left out; extra placements
+// are added unless their pod is on the node already. The error says why the node is untrusted. deriveNode may be called from any goroutine.
+func (p *Plugin) deriveNode(info fwk.NodeInfo, except types.UID, extra []ledger.Assumed) (*packing.Node, error) {
+	slices, err := p.inventories.slicesOf(info.Node())
+	if err != nil {
+		p.reportInventory(info.Node(), err)
+		return emptyNode(info, nil), nodeview.ErrInventory
+	}
+	d := &nodeview.OccupancyBuilder{Node: emptyNode(info, slices), Packer: p.bestFit, PodRequest: p.podInfos.requestOf}
+	p.addPods(d, info, except)
+	addExtra(d, extra, except)
+	return d.Node, d.Build()
+}
+
+func emptyNode(info fwk.NodeInfo, slices []packing.Slice) *packing.Node {
+	has, used := info.GetAllocatable(), info.GetRequested()
+	return packing.NewNode(info.Node().Name, slices,
+		packing.MilliCPU(has.GetMilliCPU()-used.GetMilliCPU()), share.Bytes(has.GetMemory()-used.GetMemory()))
+}
+
+func (p *Plugin) addPods(d *nodeview.OccupancyBuilder, info fwk.NodeInfo, except types.UID) {
+	for _, pi := range info.GetPods() {
+		pod := pi.GetPod()
+		if pod.UID == except {
+			continue
+		}
+		if assumed, ok := p.ledger.Get(pod.UID); ok && assumed.Node == info.Node().Name {
+			level, kept := p.levelOf(pod)
+			d.AddPlacement(nodeview.Occupant{
+				Pod: pod, Tenant: pod.Namespace, Workload: assumed.Workload, Placement: assumed.Placement, Level: level, Kept: kept,
+			})
+			continue
+		}
+		d.AddPod(pod)
+	}
+}
+
+// levelOf returns the level at which a pod with an assumed placement counts, and what the pod keeps if that level is Warm. The pod counts as
+// Hot until the API server shows the placement, because its agent reports nothing about it before.
+func (p *Plugin) levelOf(pod *v1.Pod) (level residency.Level, kept share.Bytes) {
+	if said := p.podInfos.get(pod); said.Placed {
+		return said.Level, said.Kept
+	}
+	return residency.Hot, 0
+}
+
+// addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as other pods of the same group. It leaves out the
+// placement of the pod whose UID is except.
+func addExtra(d *nodeview.OccupancyBuilder, extra []ledger.Assumed, except types.UID) {
+	for _, p := range extra {
+		known := slices.ContainsFunc(d.Occupants(), func(o nodeview.Occupant) bool { return o.Placement.UID == p.UID })
+		if !known && p.UID != except {
+			d.AddPlacement(nodeview.Occupant{Tenant: p.Tenant, Workload: p.Workload, Placement: p.Placement, Level: residency.Hot})
+		}
+	}
+}
+
+// PreScore skips scoring for pods with soft constraints, because the scores of the other plugins are to choose their node.
+func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+	c, status := p.cycleOf(state)
+	if status == nil && !c.ranksNodes {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	return status
+}
+
+// Score returns the negated rank of the node for the pod, because a better node must have a higher score. NormalizeScore maps it to the
+// framework's range.
+func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+	c, status := p.cycleOf(state)
+	if status != nil {
+		return 0, status
+	}
+	rank, refused := p.evaluateNode(c, info)
+	if refused != nil {
+		return math.MinInt64, nil
+	}
+	return -int64(rank), nil
+}
+
+// ScoreExtensions implements fwk.ScorePlugin; the plugin normalizes its own scores.
+func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+// NormalizeScore sets the score of the best node to 100, of the next to 99, and so on. With integer scores, random choices between ties
+// would cost several points of allocation; distinct scores, with a weight above that of all other plugins together, make the choice exact
+// and repeatable. NormalizeScore depends on the scores alone, so that the framework may call it with scores of an earlier cycle.
+func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	order := make([]int, len(scores))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(scores[b].Score, scores[a].Score), cmp.Compare(scores[a].Name, scores[b].Name))
+	})
+	for place, i := range order {
+		scores[i].Score = max(fwk.MinScore, fwk.MaxScore-int64(place))
+	}
+	return nil
+}
+
+// EventsToRegister returns the cluster events that can make a refused pod schedulable. A queueing hint that is in doubt queues the pod: a
+// needless retry costs one cycle, but a missed one costs minutes of waiting.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		// A pod that held a share is gone or has ended.
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.hintPodDeleted},
+		// A malformed placement was fixed, a valid one changed, or an instance of a function gave up SM-time.
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, QueueingHintFn: p.hintPodUpdated},
+		// A node was added, or its inventory changed: more slices, or slices that are healthy again.
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.hintInventoryChanged},
+		// The pod itself was corrected, for example in its annotations.
+		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}},
+	}, nil
+}
+
+// hintPodDeleted is the queueing hint for a deleted pod: it queues the waiting pod if the deleted one may have held a share.
+func (p *Plugin) hintPodDeleted(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.QueueingHint, error) {
+	if gone, ok := oldObj.(*v1.Pod); ok && !kube.RequestsShare(gone) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// hintPodUpdated is the queueing hint for an updated pod: it queues the waiting pod if the placement annotation of the updated one changed,
+// or if the updated one counts at a lower level than before.
+func (p *Plugin) hintPodUpdated(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, wasPod := oldObj.(*v1.Pod)
+	after, isPod := newObj.(*v1.Pod)
+	if wasPod && isPod && before.Annotations[kube.AnnotationPlacement] == after.Annotations[kube.AnnotationPlacement] && !isLowered(before, after) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// isLowered reports whether a pod counts at a lower level after an update. It decodes only pods whose residency changed, because it is
+// called for each waiting pod at each update of a pod.
+func isLowered(before, after *v1.Pod) bool {
+	equal := func(key string) bool { return before.Annotations[key] == after.Annotations[key] }
+	if equal(kube.AnnotationResidency) && equal(kube.AnnotationResidencyReached) {
+		return false
+	}
+	return kube.LevelOf(after) < kube.LevelOf(before)
+}
+
+// hintInventoryChanged is the queueing hint for nodes: it queues the waiting pod if a node is new or its inventory annotation changed.
+func (p *Plugin) hintInventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, isUpdate := oldObj.(*v1.Node)
+	after, ok := newObj.(*v1.Node)
+	if ok && isUpdate && before != nil && before.Annotations[kube.AnnotationInventory] == after.Annotations[kube.AnnotationInventory] {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// reportedErrors holds, for each node, a digest of the last faulty inventory that an event has reported.
+type reportedErrors struct{ byNode sync.Map }
+
+// reportInventory records a Warning event on the node about the error of its inventory, once for each version of the inventory.
+func (p *Plugin) reportInventory(node *v1.Node, err error) {
+	now := sha256.Sum256([]byte(string(node.UID) + "/" + node.Annotations[kube.AnnotationInventory]))
+	if before, told := p.reportedErrors.byNode.Swap(node.Name, now); !told || before != now {
+		p.handle.EventRecorder().Eventf(node, nil, v1.EventTypeWarning, eventMalformed, "Scheduling",
+			"profile %s places no pod here: %v", p.handle.ProfileName(), err)
+	}
+}
+
+// pruneReported forgets the reported errors of nodes that no longer exist.
+func (p *Plugin) pruneReported() {
+	p.reportedErrors.byNode.Range(func(name, _ any) bool {
+		if _, here := p.fleet.index[name.(string)]; !here {
+			p.reportedErrors.byNode.Delete(name)
+		}
+		return true
+	})
+}

@@ -2,7 +2,9 @@ package oip
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -303,4 +305,264 @@ func unquote(token []byte) []byte {
 		return nil // the scanner has checked it
 	}
 	return []byte(text)
+}
+
+// array is a JSON array, possibly of arrays.
+type array struct {
+	content []byte // what is between the outer brackets
+	depth   int    // depth of nesting
+	sizes   [maxDimensions]int64
+	count   int64 // number of values that are not arrays
+	kinds   kind
+	numbers numbers
+}
+
+// array reads an array. All arrays at the same depth must have the same number of elements.
+func (s *scanner) array() array {
+	var a array
+	for i := range a.sizes {
+		a.sizes[i] = -1
+	}
+	if s.peek() != '[' {
+		s.fail("is not an array")
+		return a
+	}
+	start := s.at + 1
+	s.nested(&a, 0)
+	if s.failed() {
+		return a
+	}
+	a.content = s.text[start : s.at-1]
+	return a
+}
+
+func (s *scanner) nested(a *array, level int) {
+	if level == maxDimensions {
+		s.fail("is nested deeper than " + strconv.Itoa(maxDimensions))
+		return
+	}
+	s.at++ // the bracket
+	var size int64
+	switch c := s.peek(); c {
+	case ']':
+	case '[':
+		for {
+			s.nested(a, level+1)
+			size++
+			if !s.accept(',') {
+				break
+			}
+			if s.peek() != '[' {
+				s.fail("has arrays and values side by side")
+			}
+			if s.failed() {
+				return
+			}
+		}
+	default:
+		if a.depth != 0 && a.depth != level+1 {
+			s.fail("has arrays of different depth")
+			return
+		}
+		size = s.scalars(a, c)
+		a.count += size
+	}
+	s.expect(']')
+	a.depth = max(a.depth, level+1)
+	switch {
+	case a.sizes[level] < 0:
+		a.sizes[level] = size
+	case a.sizes[level] != size:
+		s.fail("has arrays of different length at depth " + strconv.Itoa(level+1))
+	}
+}
+
+// scalars reads values up to the end of their array and returns how many there are. The first one begins with c.
+func (s *scanner) scalars(a *array, c byte) int64 {
+	for size := int64(1); ; size++ {
+		if c == '[' {
+			s.fail("has arrays and values side by side")
+			return 0
+		}
+		if n, next := s.decimals(); n > 0 {
+			a.kinds |= fractions
+			size += n
+			s.at = next
+			c = s.peek()
+		}
+		a.kinds |= s.scalar(c, &a.numbers)
+		if !s.accept(',') {
+			return size
+		}
+		c = s.peek()
+	}
+}
+
+// decimals is a fast path for numbers like 0.25 or -1.5 that are followed by a comma, without white space. It returns how many such numbers come next
+// in the text, and where they end.
+func (s *scanner) decimals() (n int64, next int) {
+	for next = s.at; len(s.text)-next >= 32; n++ {
+		window := s.text[next : next+32]
+		i := 0
+		if window[0] == '-' {
+			i = 1
+		}
+		if window[i]-'0' >= 10 || window[i+1] != '.' {
+			break
+		}
+		i += 2
+		first := i
+		other := notDigits(binary.LittleEndian.Uint64(window[i:]))
+		for other == 0 && i < 16 {
+			i += 8
+			other = notDigits(binary.LittleEndian.Uint64(window[i:]))
+		}
+		if i += bits.TrailingZeros64(other) / 8; i == first || window[i] != ',' {
+			break
+		}
+		next += i + 1
+	}
+	return n, next
+}
+
+// kind is a set of kinds of JSON values that are neither arrays nor objects.
+type kind uint8
+
+const (
+	integers  kind = 1 << iota // without fraction and exponent
+	fractions                  // other numbers
+	hugeOnes                   // numbers with more than 19 digits or an exponent of three digits, which some servers refuse
+	booleans
+	texts
+	nulls
+)
+
+// numbers is what is known about the integers among the values read.
+type numbers struct {
+	largest, smallest uint64 // the largest one, and the magnitude of the smallest negative one
+}
+
+// scalar reads a value that begins with c and is neither an array nor an object.
+func (s *scanner) scalar(c byte, n *numbers) kind {
+	switch {
+	case c == '-' || c-'0' < 10:
+		return s.number(n)
+	case c == '"':
+		s.stringToken()
+		return texts
+	case c == 't' && s.literal("true"), c == 'f' && s.literal("false"):
+		return booleans
+	case c == 'n' && s.literal("null"):
+		return nulls
+	}
+	s.syntax("a value")
+	return 0
+}
+
+func (s *scanner) literal(word string) bool {
+	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
+		return false
+	}
+	s.at += len(word)
+	return true
+}
+
+func (s *scanner) number(n *numbers) kind {
+	text, i := s.text, s.at
+	negative := text[i] == '-'
+	if negative {
+		i++
+	}
+	first := i
+	i = digits(text, i)
+	switch length := i - first; {
+	case length == 0, length > 1 && text[first] == '0':
+		s.at = first
+		s.syntax("a number")
+		return 0
+	case length > 19:
+		return s.tail(i, hugeOnes)
+	}
+	if i == len(text) || (text[i] != '.' && text[i]|0x20 != 'e') {
+		var v uint64
+		for _, c := range text[first:i] {
+			v = v*10 + uint64(c-'0')
+		}
+		if negative {
+			n.smallest = max(n.smallest, v)
+		} else {
+			n.largest = max(n.largest, v)
+		}
+		s.at = i
+		return integers
+	}
+	return s.tail(i, fractions)
+}
+
+// tail reads the fraction and the exponent of a number, which begin at i.
+func (s *scanner) tail(i int, found kind) kind {
+	text := s.text
+	if i < len(text) && text[i] == '.' {
+		first := i + 1
+		if i = digits(text, first); i == first {
+			s.at = i
+			s.syntax("a digit")
+			return 0
+		}
+	}
+	if i < len(text) && text[i]|0x20 == 'e' {
+		first := i + 1
+		if first < len(text) && (text[first] == '+' || text[first] == '-') {
+			first++
+		}
+		if i = digits(text, first); i == first {
+			s.at = i
+			s.syntax("a digit")
+			return 0
+		}
+		if i-first > 2 {
+			found = hugeOnes
+		}
+	}
+	s.at = i
+	return found
+}
+
+// digits returns the end of the digits that begin at i. It checks eight bytes at a time.
+func digits(text []byte, i int) int {
+	for i+8 <= len(text) {
+		if other := notDigits(binary.LittleEndian.Uint64(text[i:])); other != 0 {
+			return i + bits.TrailingZeros64(other)/8
+		}
+		i += 8
+	}
+	for i < len(text) && text[i]-'0' < 10 {
+		i++
+	}
+	return i
+}
+
+// notDigits returns a number in which the highest bit of each byte is set if that byte of text is not a digit; all other bits are 0.
+func notDigits(text uint64) uint64 {
+	const ones = 0x0101010101010101
+	v := text ^ '0'*ones // each byte is 0 to 9 for a digit
+	return (v&(0x7f*ones) + 0x76*ones | v) & (0x80 * ones)
+}
+
+// unsigned reads a whole number from 0 to most.
+func (s *scanner) unsigned(most uint64) uint64 {
+	var n numbers
+	c := s.peek()
+	if c != '-' && c-'0' >= 10 {
+		s.fail("is not a number")
+		return 0
+	}
+	switch found := s.number(&n); {
+	case s.failed():
+	case found != integers || n.smallest > 0:
+		s.fail("is not a whole number of zero or more")
+	case n.largest > most:
+		s.fail("is more than " + strconv.FormatUint(most, 10))
+	}
+	return n.largest
 }

@@ -37,7 +37,7 @@ func (r *Request) finish() {
 		}
 	}
 	for i := range r.inputs {
-		if problem := r.inputs[i].company(r.inputs[0].rows()); problem != nil {
+		if problem := r.inputs[i].whyAlone(r.inputs[0].rows()); problem != nil {
 			problem.Field = element("inputs", i) + "." + problem.Field
 			r.refuseCompany(problem)
 		}
@@ -51,27 +51,6 @@ func (r *Request) finish() {
 		r.Rows = r.inputs[0].rows()
 		r.signature = r.sign()
 	}
-}
-
-// company returns why a request with this input must be sent alone, or nil. rows is the first dimension of the request's first input.
-func (t *tensor) company(rows int64) *Error {
-	switch {
-	case t.rows() == 0:
-		return &Error{"shape", "has no rows: " + shapeText(t.shape)}
-	case t.elements == 0:
-		return &Error{"shape", "has no elements: " + shapeText(t.shape)}
-	case t.rows() != rows:
-		return &Error{"shape", "has a first dimension other than that of inputs[0]: " + shapeText(t.shape)}
-	case t.encoding == shared:
-		return &Error{"parameters", "refer to shared memory"}
-	case t.encoding == otherwise:
-		return &Error{"data", otherwiseNested}
-	case t.odd:
-		return &Error{"data", "have values that not every server takes for " + t.datatype}
-	case len(t.others) > 0:
-		return &Error{clip(t.others[0].key), unknown}
-	}
-	return nil
 }
 
 // form returns the name of the form of the message.

@@ -168,3 +168,24 @@ func shapeText(shape []int64) string {
 	}
 	return "[" + text.String() + "]"
 }
+
+// whyAlone returns why a request with this input must be sent alone, or nil. rows is the first dimension of the request's first input.
+func (t *tensor) whyAlone(rows int64) *Error {
+	switch {
+	case t.rows() == 0:
+		return &Error{"shape", "has no rows: " + shapeText(t.shape)}
+	case t.elements == 0:
+		return &Error{"shape", "has no elements: " + shapeText(t.shape)}
+	case t.rows() != rows:
+		return &Error{"shape", "has a first dimension other than that of inputs[0]: " + shapeText(t.shape)}
+	case t.encoding == shared:
+		return &Error{"parameters", "refer to shared memory"}
+	case t.encoding == otherwise:
+		return &Error{"data", otherwiseNested}
+	case t.odd:
+		return &Error{"data", "have values that not every server takes for " + t.datatype}
+	case len(t.others) > 0:
+		return &Error{clip(t.others[0].key), unknown}
+	}
+	return nil
+}

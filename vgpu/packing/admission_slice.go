@@ -200,3 +200,130 @@ func requestsSMTime(s share.Share) bool { return s.SMRequest != 0 || s.QuotaRequ
 
 // itemOf returns the request of a share as the slot package's item.
 func itemOf(s share.Share) slot.Item { return slot.Item{SM: s.SMRequest, Quota: s.QuotaRequest} }
+
+// checkTurns returns why a share of class swap cannot take turns with the shares on the slice, or Admitted. Neither SM-time nor limits are
+// added up, because only one share runs at a time.
+func (s *Slice) checkTurns(l *Load, sh share.Share) Refusal {
+	if sh.Memory > s.TurnMemory(l) {
+		return NoMemory
+	}
+	return Admitted
+}
+
+// TurnMemory returns the most memory with which a further share could take turns with those on a slice of class swap; 0 if none can. Two
+// conditions must hold for all shares together:
+//
+//   - Each fits beside the memory that the others keep while they wait, so that it can begin its turn whoever had the one before.
+//   - The sum of their memory is at most that of the slice and of the host, so that there is a place for what they give back between turns.
+func (s *Slice) TurnMemory(l *Load) share.Bytes {
+	most := s.Memory - s.Swap.Kept*share.Bytes(len(l.residents))
+	for i := range l.residents {
+		if l.residents[i].Share.Memory > most {
+			return 0
+		}
+	}
+	return max(0, min(most, s.Memory+s.Swap.Host-l.memory))
+}
+
+// area returns the SM-time that the share takes from others on its slice. A share of class swap takes none, because it runs in a turn of
+// its own.
+func (a *ShareRequest) area() share.Area {
+	if a.Terms.Isolation == share.Swap {
+		return 0
+	}
+	return a.Share.RequestArea()
+}
+
+// settlingCost returns the cost that outweighs whatever else speaks for another slice or node, so that a pod joins others like it: one with
+// weights goes where its weights already are, and one of class swap to a slice of that class, so that these pods take no more slices from
+// others than they need.
+func settlingCost(n *Node, pod *Pod, picks []Choice) int64 {
+	if pod.Request.Isolation != share.Swap {
+		return loadingCost(n, pod, picks)
+	}
+	if len(picks) == 0 {
+		return 0
+	}
+	var taken int64
+	for _, p := range picks {
+		if n.Loads[p.Slice].Empty() {
+			taken++
+		}
+	}
+	return taken * loadingSteps / int64(len(picks)) * costOfStep // at most as much as loadingCost
+}
+
+// heldWeights are the weights of one model that shares of one namespace use on a slice, and the memory that they count for there.
+type heldWeights struct {
+	tenant string
+	digest share.Digest
+	memory share.Bytes
+}
+
+// weightsOf returns how much memory the weights of a namespace count for on the slice: the largest size that a share there declares, or 0
+// if none uses them. The copy may be larger than a share declares; the node charges that share for what it maps beyond its own declaration.
+func (l *Load) weightsOf(tenant string, digest share.Digest) share.Bytes {
+	for i := len(l.weights) - 1; i >= 0; i-- { // a later entry has the larger size
+		if w := &l.weights[i]; w.digest == digest && w.tenant == tenant {
+			return w.memory
+		}
+	}
+	return 0
+}
+
+// MissingWeights returns the memory that the weights of a pod in a namespace would add to what is already counted for them on the slice.
+func (l *Load) MissingWeights(tenant string, weights []share.Weights) share.Bytes {
+	var missing share.Bytes
+	for _, w := range weights {
+		missing += max(0, w.Memory-l.weightsOf(tenant, w.Digest))
+	}
+	return missing
+}
+
+// addWeights counts the weights of a share. It only appends, so that an earlier copy of the load keeps its own contents (search.choose).
+func (l *Load) addWeights(tenant string, weights []share.Weights) {
+	for _, w := range weights {
+		if held := l.weightsOf(tenant, w.Digest); w.Memory > held {
+			l.weights = append(l.weights, heldWeights{tenant, w.Digest, w.Memory})
+			l.memory += w.Memory - held
+		}
+	}
+}
+
+// A difference in the weights to be loaded always outweighs any difference in the ranker's cost: one step costs more than policy D ever
+// charges for all the SM-time of 64 slices.
+const (
+	loadingSteps = 64
+	costOfStep   = 1 << 36
+)
+
+// loadingCost returns the cost of the weights that the chosen slices do not hold yet, as a fraction of all weights of the pod. It makes a
+// pod go where most of its weights are, whatever else speaks for another slice or node.
+func loadingCost(n *Node, pod *Pod, picks []Choice) int64 {
+	all := share.MemoryOf(pod.Request.Weights)
+	if all == 0 || len(picks) == 0 {
+		return 0
+	}
+	var missing, whole int64 // MiB
+	for i, p := range picks {
+		if !hasPickOn(picks[:i], p.Slice) {
+			missing += mebibytes(n.Loads[p.Slice].MissingWeights(pod.Tenant, pod.Request.Weights))
+			whole += mebibytes(all)
+		}
+	}
+	return (missing*loadingSteps + whole - 1) / whole * costOfStep
+}
+
+// mebibytes converts to MiB and rounds up, so that no fraction of the weights counts as zero.
+func mebibytes(b share.Bytes) int64 { return int64((b + share.MiB - 1) / share.MiB) }
+
+// memoryOn returns the memory that the pod's shares picked on a slice add to it, including the weights that the slice does not hold yet.
+func memoryOn(n *Node, pod *Pod, picks []Choice, slice int) share.Bytes {
+	memory := n.Loads[slice].MissingWeights(pod.Tenant, pod.Request.Weights)
+	for _, p := range picks {
+		if p.Slice == slice {
+			memory += pod.Request.Containers[p.Container].Share.Memory
+		}
+	}
+	return memory
+}
