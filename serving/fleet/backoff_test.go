@@ -25,7 +25,7 @@ func (w *world) refused(when string, took time.Duration, retryAfter string) {
 var dying = life{start: -1, dies: 200 * ms}
 
 // TestRefusedWhileBackingOff: a request waits while a replica is starting, even one that has failed before, and is refused when the back-off
-// begins or if it has begun. When the replica starts again, requests wait again.
+// begins or if it has begun, unless the back-off ends before its deadline. When the replica starts again, requests wait again.
 func TestRefusedWhileBackingOff(t *testing.T) {
 	lives := []life{dying, dying, dying, dying, {start: 3 * second}}
 	start(t, "requestsPerSecond: 10, minReplicas: 1", func(attempt int) life { return lives[min(attempt, 4)] }, func(w *world) {
@@ -34,7 +34,7 @@ func TestRefusedWhileBackingOff(t *testing.T) {
 		sleep(time.Until(w.begin.Add(1100 * ms))) // third start at 1 s
 		w.refused("held again", 100*ms, "2")
 		sleep(time.Until(w.begin.Add(2700 * ms)))
-		w.refused("later", 0, "1")
+		w.refused("later", 500*ms, "4") // waits for the start at 3 s, which is before its deadline, and is refused as that fails, too
 		sleep(time.Until(w.begin.Add(8 * second))) // starts at 3 and 7 s
 		if status, took := w.ask(0); status != 200 || took != 2*second {
 			w.Errorf("when it starts: status %d after %v, created at %v", status, took, w.creations())

@@ -125,7 +125,7 @@ func TestTurnComesAsClientLeaves(t *testing.T) {
 		"refused": {func(_ *world, f *function) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.refuseAll(newRefusal(causeUnknown, ""))
+			f.refuseAll(newRefusal(causeUnknown, ""), func(*item) bool { return true })
 		}, Load{Arrived: 2, Received: 2, Refused: 2}},
 		"answered": {func(w *world, _ *function) { w.replicas(&model{}, 1, 0, "a") }, Load{Arrived: 2, Received: 2, Answered: 2}},
 		"failed": {func(w *world, f *function) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math"
 	"net"
 	"slices"
@@ -119,7 +120,7 @@ func (f *function) check(it *item, settings *Function, now time.Time) refusal {
 	var waiting int // of the function alone, so that none fills the queue for the others
 	it.of.count(func(s *statistics) { waiting = s.counts.Waiting })
 	switch {
-	case len(f.replicas) == 0 && f.backOff != nil:
+	case len(f.replicas) == 0 && f.backOff != nil && f.backOff.outlasts(it):
 		return f.backOff.refusal()
 	case len(f.replicas) == 0 && waiting >= settings.Hold.Requests:
 		return newRefusal(causeHoldFull, "no replica serves the function, and too many requests wait for one")
@@ -189,7 +190,7 @@ func firstIdle(replicas []*replica, it *item, now time.Time) *replica {
 
 // add puts an item that has been admitted into the queue. If it is too late by now, it is refused when its turn comes.
 func (f *function) add(it *item) {
-	if len(f.replicas) == 0 && f.backOff != nil { // the item waits again after a replica had it
+	if len(f.replicas) == 0 && f.backOff != nil && f.backOff.outlasts(it) { // the item waits again after a replica had it
 		it.refuse(f.backOff.refusal())
 		return
 	}
@@ -217,19 +218,27 @@ func (f *function) add(it *item) {
 	it.refuse(newRefusal(causePredictedLate, "the request would miss its deadline"))
 }
 
-// refuseAll ends the wait of all requests. The caller holds the mutex.
-func (f *function) refuseAll(why refusal) {
-	for _, it := range f.held {
+// refuseAll ends the wait of all requests for which which returns true. The caller holds the mutex.
+func (f *function) refuseAll(why refusal, which func(*item) bool) {
+	f.held = slices.DeleteFunc(f.held, func(it *item) bool {
+		if !which(it) {
+			return false
+		}
 		it.held.Stop()
 		it.refuse(why)
-	}
-	for _, it := range f.items {
+		return true
+	})
+	maps.DeleteFunc(f.items, func(_ uint64, it *item) bool {
+		if !which(it) {
+			return false
+		}
 		f.queue.Remove(it.request)
 		it.refuse(why)
+		return true
+	})
+	if len(f.items) == 0 {
+		f.wake.Stop()
 	}
-	f.held = nil
-	clear(f.items)
-	f.wake.Stop()
 }
 
 // dispatch gives items their turns as long as there are credits. The caller holds the mutex.

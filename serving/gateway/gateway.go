@@ -260,7 +260,7 @@ func (g *Gateway) RemoveFunction(name FunctionName) {
 		move(guest, f, guest)
 	}
 	f.mu.Lock()
-	f.refuseAll(refuseDeleted)
+	f.refuseAll(refuseDeleted, func(*item) bool { return true })
 	f.mu.Unlock()
 	if host != nil {
 		host.mu.Lock()
@@ -310,9 +310,9 @@ func (g *Gateway) SetReplicas(name FunctionName, replicas []Replica) error {
 	return nil
 }
 
-// SetBackOff makes the gateway refuse requests to a function that has no replicas instead of holding them: those that wait now and those that come.
-// They still count as load. The answer gives the reason why, shortened and escaped, and the time left until a replica will be started again. A zero
-// time lets requests wait for a replica again. It has no effect if the function is not known.
+// SetBackOff makes the gateway refuse requests to a function that has no replicas instead of holding them, unless they may wait for longer than until a
+// replica will be started again: those that wait now and those that come. They still count as load. The answer gives the reason why, shortened and
+// escaped, and the time left. A zero time lets all requests wait for a replica again. It has no effect if the function is not known.
 func (g *Gateway) SetBackOff(name FunctionName, until time.Time, why string) {
 	f := g.function(name)
 	if f == nil {
@@ -326,7 +326,7 @@ func (g *Gateway) SetBackOff(name FunctionName, until time.Time, why string) {
 	}
 	f.backOff = &backOff{until, why}
 	if len(f.replicas) == 0 {
-		f.refuseAll(f.backOff.refusal())
+		f.refuseAll(f.backOff.refusal(), f.backOff.outlasts)
 	}
 }
 

@@ -29,6 +29,14 @@ type item struct {
 // explicit reports whether due follows from a deadline of the client.
 func (it *item) explicit() bool { return it.asked.timeout > 0 }
 
+// waitsUntil returns until when the item may wait for a function without replicas that starts one later.
+func (it *item) waitsUntil() time.Time {
+	if until := it.arrived.Add(it.holdFor); until.Before(it.due) {
+		return until
+	}
+	return it.due
+}
+
 // turn is what ends a request's wait: a replica with a credit for it, its part of the answer to a batch, or a refusal.
 type turn struct {
 	replica *replica

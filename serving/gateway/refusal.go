@@ -26,6 +26,9 @@ type backOff struct {
 	why   string
 }
 
+// outlasts reports whether an item cannot wait until the back-off ends.
+func (b *backOff) outlasts(it *item) bool { return !b.until.Before(it.waitsUntil()) }
+
 // maxWhy is the number of characters to which the reason in an answer is shortened: it may contain a line of the replica's output.
 const maxWhy = 300
 
