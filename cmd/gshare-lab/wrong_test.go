@@ -34,5 +34,5 @@ func TestWrongValues(t *testing.T) {
 		"replay": trace, "simulate cluster": trace, "simulate bound": trace, "simulate rebalance": trace, "results": {"--dir", "."},
 		"cut": {"--build", words, "--slice=a=cpu:8Gi"}, "simulate events": {"--file", "events.txt"}, "simulate shapes": {"--family", "openb"},
 		"simulate serving": {"--trace", filepath.Join(serving, "rates.txt"), "--profiles", filepath.Join(serving, "example.yaml")},
-	}}.Try(t)
+	}, Taken: map[string]string{"simulate serving --use contents": "it is written", "simulate serving --trace number": "a trace of one number"}}.Try(t)
 }

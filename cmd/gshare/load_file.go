@@ -19,6 +19,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/serving/load"
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 )
 
 // fileLoad is one of the loads in a file.
@@ -77,7 +78,7 @@ func (l *loadRun) runFile(cmd *cobra.Command, file, url string) error {
 func (l *loadRun) decode(text []byte, url string) ([]*fileLoad, error) {
 	text, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
-		return nil, err
+		return nil, strictyaml.Plain(err)
 	}
 	var list []map[string]json.RawMessage
 	if json.Unmarshal(text, &list) != nil || len(list) == 0 {

@@ -82,7 +82,7 @@ func TestLoadUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ arguments, want string }{
-		{"", "accepts 1 arg"},
+		{"", "an argument is missing"},
 		{"localhost:8080", "want a URL"},
 		{"ftp://localhost", "want a URL"},
 		{"http://localhost --rate 0", "--rate"},
@@ -200,7 +200,7 @@ func TestLoadFileRefused(t *testing.T) {
 		}
 	}
 	for arguments, want := range map[string]string{
-		"-f /nowhere": "--file: open /nowhere", "-f x --plot x.svg": "--plot and --file exclude each other", "-f x a b": "accepts at most 1 arg",
+		"-f /nowhere": "--file: open /nowhere", "-f x --plot x.svg": "--plot and --file exclude each other", "-f x a b": `"b" is one argument too many`,
 	} {
 		if _, err := gshareLoad(strings.Fields(arguments)...); err == nil || cli.ExitCode(err) != 2 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", arguments, err, want)

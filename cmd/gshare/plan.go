@@ -86,7 +86,7 @@ func planCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.applications, "applications", "", "YAML or JSON file of applications: name, model, slo (seconds), rate (requests per second)")
+	f.StringVar(&p.applications, "applications", "", "YAML or JSON file with a list applications: of name, model, slo (such as 69ms), rate (requests per second)")
 	f.StringSliceVar(&p.profiles, "profiles", nil, "YAML or JSON files of latency models, of GPUProfiles, or of measurements by gshare profile")
 	f.StringVar(&p.prices, "prices", "", "YAML or JSON file of prices (in billionths of the currency) and, optionally, of the sizes that the platform sells")
 	f.StringVar(&p.policy, "policy", "gshare", "comma-separated list of gshare, pamba, harmonybatch; or all")

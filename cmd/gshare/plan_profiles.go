@@ -9,13 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/gshare-dev/gshare/serving/api/profileview"
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/profiler"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -39,6 +38,9 @@ func (p *planProfiles) read(file string) error {
 	if err != nil {
 		return fmt.Errorf("--profiles: %w", err)
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return fmt.Errorf("--profiles %s: is empty", file)
+	}
 	if err := p.decode(file, text); err != nil {
 		return fmt.Errorf("--profiles %s: %w", file, err)
 	}
@@ -57,7 +59,7 @@ func (p *planProfiles) decode(file string, text []byte) error {
 		return err
 	}
 	var c planning.Catalogue
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+	if err := strictyaml.Unmarshal(text, &c); err != nil {
 		return err
 	}
 	p.catalogue.Models = append(p.catalogue.Models, c.Models...)

@@ -1,14 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/gshare-dev/gshare/serving/rules/planning"
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 )
 
 // applicationsFile is the file of applications that gshare plan reads. The file of prices is a planning.PriceBook. Both may be JSON, which is
@@ -66,7 +66,10 @@ func readPlanFile(flag, path string, into any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
-	if err := yaml.UnmarshalStrict(text, into); err != nil {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return fmt.Errorf("%s %s: is empty", flag, path)
+	}
+	if err := strictyaml.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("%s %s: %w", flag, path, err)
 	}
 	return nil

@@ -94,7 +94,7 @@ func TestPlanRefuses(t *testing.T) {
 		"model":         {[]string{"--plot", filepath.Join(t.TempDir(), "x.svg"), "--model", "other"}, `--model: no application uses model "other"`, 2},
 		"no file":       {[]string{"--prices", "nowhere.yaml"}, "--prices: open nowhere.yaml", 2},
 		"no profiles":   {[]string{"--profiles", "nowhere.yaml"}, "--profiles: open nowhere.yaml", 2},
-		"unknown field": {[]string{"--prices", file("prices: {nanoPerCpuSecond: 5}")}, `unknown field "nanoPerCpuSecond"`, 2},
+		"unknown field": {[]string{"--prices", file("prices: {nanoPerCpuSecond: 5}")}, `unknown field "prices.nanoPerCpuSecond"`, 2},
 		"no YAML":       {[]string{"--applications", file("\t{")}, "--applications ", 2},
 		"negative rate": {[]string{"--applications", file("applications: [{name: a, model: text, slo: 1, rate: -1}]")}, "applications[0].rate: -1 a second", 2},
 		"empty":         {[]string{"--applications", file("{}")}, "applications: 0 of them", 2},

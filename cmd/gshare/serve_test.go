@@ -50,7 +50,7 @@ func TestServeBadInput(t *testing.T) {
 		code int
 		want []string
 	}{
-		"no file":         {nil, 2, []string{"accepts 1 arg"}},
+		"no file":         {nil, 2, []string{"an argument is missing"}},
 		"missing file":    {[]string{"/nowhere.yaml"}, 2, []string{"/nowhere.yaml"}},
 		"a directory":     {[]string{t.TempDir()}, 2, []string{"is a directory"}},
 		"a field":         {[]string{functionFile(t, "[]")}, 2, []string{"functions.yaml: document 1: spec.template.spec.containers[0].command: is the program"}},

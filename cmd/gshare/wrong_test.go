@@ -39,6 +39,9 @@ spec:
 		"load --data file": "only @FILE is a file", "load --data folder": "only @FILE is a file",
 		"profile --data file": "only @FILE is a file", "profile --data folder": "only @FILE is a file",
 		"map --svg file": "a file to write, such as /dev/stdout", "map --svg folder": "a file to write, such as /dev/stdout",
+		"load --data contents": "any", "profile --data contents": "any", "map --svg contents": "it is written", "profile --state contents": "it is written",
+		"plan --plot contents": "it is written", "load --plot contents": "it is written", "profile --name contents": "it names a run",
+		"load --trace number": "a trace of one number",
 		"profile --name file": "it names a run", "profile --name folder": "it names a run",
 	}}.Try(t)
 }

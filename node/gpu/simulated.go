@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -82,7 +81,7 @@ func (s Simulated) read() ([]Device, []Process, error) {
 
 func parse(text []byte) (devices []Device, processes []Process, err error) {
 	var file deviceFile
-	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+	if err := strictyaml.Unmarshal(text, &file); err != nil {
 		return nil, nil, err
 	}
 	if devices, err = file.devices(); err != nil {

@@ -14,11 +14,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
 	"github.com/gshare-dev/gshare/serving/rules/profile"
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -138,7 +138,7 @@ func text(ctx context.Context, c client.Reader, namespace, field string, ref api
 // catalogueOf returns what profiles contain about a model, which may be nothing. Its errors are *problem.
 func catalogueOf(model, profiles string) (planning.Catalogue, error) {
 	var all planning.Catalogue
-	if err := yaml.UnmarshalStrict([]byte(profiles), &all); err != nil {
+	if err := strictyaml.Unmarshal([]byte(profiles), &all); err != nil {
 		return all, problemf(api.ReasonInvalidData, "spec.profiles: %v", err)
 	}
 	own := planning.Catalogue{
@@ -154,7 +154,7 @@ func catalogueOf(model, profiles string) (planning.Catalogue, error) {
 // join decodes prices and joins the templates of a model to its measured partitions. Its errors are *problem.
 func join(own planning.Catalogue, prices string) (data, error) {
 	book := planning.NewPriceBook()
-	if err := yaml.UnmarshalStrict([]byte(prices), &book); err != nil {
+	if err := strictyaml.Unmarshal([]byte(prices), &book); err != nil {
 		return data{}, problemf(api.ReasonInvalidData, "spec.prices: %v", err)
 	}
 	if err := wholePercent(own.Models[0].Share, book.Platform); err != nil {

@@ -137,20 +137,27 @@ func ExitCode(err error) int {
 }
 
 // NoArgs is a cobra.PositionalArgs that rejects arguments with a usage error.
-func NoArgs(cmd *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs)(cmd, args) }
+func NoArgs(cmd *cobra.Command, args []string) error { return AtMost(0)(cmd, args) }
 
 // Exactly returns a cobra.PositionalArgs that rejects any number of arguments but n with a usage error.
-func Exactly(n int) cobra.PositionalArgs { return usageArgs(cobra.ExactArgs(n)) }
+func Exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return Usagef("an argument is missing\nUsage: %s", cmd.UseLine())
+		}
+		return AtMost(n)(cmd, args)
+	}
+}
 
 // AtMost returns a cobra.PositionalArgs that rejects more than n arguments with a usage error.
-func AtMost(n int) cobra.PositionalArgs { return usageArgs(cobra.MaximumNArgs(n)) }
-
-// usageArgs returns a cobra.PositionalArgs that marks the errors of another one as usage errors.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+func AtMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return Usagef("%w\nUsage: %s", err, cmd.UseLine())
+		switch {
+		case len(args) <= n:
+			return nil
+		case cmd.HasSubCommands():
+			return Usagef("unknown command %.64q for %q\nUsage: %s", args[n], cmd.CommandPath(), cmd.UseLine())
 		}
-		return nil
+		return Usagef("%.64q is one argument too many\nUsage: %s", args[n], cmd.UseLine())
 	}
 }

@@ -15,6 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 )
 
 // MaxFile is the greatest size of a file of profiles in bytes: one with 200 trials takes about 100,000.
@@ -67,7 +68,7 @@ func Decode(in io.Reader) ([]api.GPUProfile, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", number, err)
+			return nil, fmt.Errorf("document %d: %w", number, strictyaml.Plain(err))
 		}
 		if len(document.Raw) == 0 || string(document.Raw) == "null" {
 			continue
@@ -88,7 +89,7 @@ func Decode(in io.Reader) ([]api.GPUProfile, error) {
 func profilesIn(document []byte) ([]api.GPUProfile, error) {
 	var o object
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(document, &o); err != nil {
-		return nil, err
+		return nil, strictyaml.Plain(err)
 	}
 	ofProfiles := o.APIVersion == api.GroupVersion.String() && o.Kind == kind+"List"
 	if !ofProfiles && (o.APIVersion != "v1" || o.Kind != "List") {

@@ -2,17 +2,13 @@ package v1alpha1
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -78,20 +74,8 @@ func decode(text []byte, complete func(*GPUFunction)) ([]*GPUFunction, error) {
 
 // decodeOne parses one document. It returns nil for an empty one.
 func decodeOne(document string, complete func(*GPUFunction)) (*GPUFunction, error) {
-	text, err := yaml.YAMLToJSONStrict([]byte(document))
-	if err != nil {
-		return nil, err
-	}
-	if string(text) == "null" {
-		return nil, nil
-	}
-	var content file
-	strict, err := kjson.UnmarshalStrict(text, &content)
-	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-		field := strings.Replace(wrong.Field, "spec.GPUFunctionSpec.", "spec.", 1) // the file has no such level
-		err = share.Invalid(field, "want %s, not %.64s", kindName(wrong.Type.Kind()), wrong.Value)
-	}
-	if err := errors.Join(append(strict, err)...); err != nil {
+	var content *file
+	if err := strictyaml.Unmarshal([]byte(document), &content); err != nil || content == nil {
 		return nil, err
 	}
 	f := content.function()
@@ -102,21 +86,4 @@ func decodeOne(document string, complete func(*GPUFunction)) (*GPUFunction, erro
 
 func (f *GPUFunction) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
-}
-
-// kindName returns what users call the values of a kind.
-func kindName(k reflect.Kind) string {
-	switch k {
-	case reflect.String:
-		return "a string"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Int, reflect.Int64:
-		return "a whole number"
-	case reflect.Int32:
-		return "a whole number of 32 bits"
-	case reflect.Float64:
-		return "a number"
-	}
-	return "fields"
 }

@@ -60,7 +60,9 @@ func ReadBuild(text []byte) (*Build, error) {
 		Version int `json:"version"`
 	}
 	// Check the version first: another version may have fields that this package does not know.
-	if err := json.Unmarshal(text, &version); err != nil {
+	if err := json.Unmarshal(text, &version); errors.As(err, new(*json.UnmarshalTypeError)) {
+		return nil, errors.New("build file: want an object with the number version")
+	} else if err != nil {
 		return nil, fmt.Errorf("build file: %.200s", err.Error())
 	}
 	if version.Version != BuildVersion {

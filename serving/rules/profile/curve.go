@@ -1,13 +1,30 @@
 package profile
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Seconds is a predicted time. It is a float because predictions may be fractions.
 type Seconds float64
+
+// UnmarshalJSON implements json.Unmarshaler. It accepts a number of seconds, or a text with a unit, such as "69ms".
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	var duration string
+	if json.Unmarshal(text, &duration) != nil {
+		return json.Unmarshal(text, (*float64)(s))
+	}
+	value, err := time.ParseDuration(duration)
+	if err != nil {
+		return fmt.Errorf("%.64q is neither a number of seconds nor a time such as 69ms", duration)
+	}
+	*s = Seconds(value.Seconds())
+	return nil
+}
 
 // Latency is the predicted mean and p99 execution time of a batch.
 type Latency struct{ Mean, P99 Seconds }

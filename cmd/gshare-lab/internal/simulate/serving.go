@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/report"
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
@@ -20,6 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/serving"
 	"github.com/gshare-dev/gshare/serving/rules/arrival"
 	"github.com/gshare-dev/gshare/serving/rules/planning"
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -126,7 +126,7 @@ func (s *servingSimulation) prepare() error {
 		return fmt.Errorf("--profiles: %w", err)
 	}
 	s.spec.Platform = planning.DefaultPlatform()
-	if err := yaml.UnmarshalStrict(text, &s.spec); err != nil {
+	if err := strictyaml.Unmarshal(text, &s.spec); err != nil {
 		return fmt.Errorf("%s: %w", s.profiles, err)
 	}
 	if s.gpus != 0 {

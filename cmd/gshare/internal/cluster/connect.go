@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -49,7 +50,7 @@ func (f *Flags) Connect() (*Connection, error) {
 		return nil, errors.New("no kubeconfig found: pass one with --kubeconfig, or set $KUBECONFIG")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig: %w", err)
+		return nil, fmt.Errorf("kubeconfig: %w", plain(err))
 	}
 	namespace, _, err := loading.Namespace()
 	if err != nil {
@@ -112,4 +113,16 @@ func listAll[T any](ctx context.Context, what, needs string, page pager.ListPage
 		return nil, fmt.Errorf("list %s: %w", what, err)
 	}
 	return all, nil
+}
+
+// plain returns an error of loading a kubeconfig without what it says of Go.
+func plain(err error) error {
+	text, _, cut := strings.Cut(err.Error(), "couldn't get version/kind")
+	if text = strings.Replace(text, ": yaml: ", ": ", 1); cut {
+		text += "it is not a kubeconfig"
+	}
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
 }

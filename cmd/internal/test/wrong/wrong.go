@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,6 +54,11 @@ var meaningless = map[string][]value{
 	"string":   {{"file", "/nonexistent/file"}, {"folder", "/proc/self"}},
 }
 
+// contents are files of nothing that a command reads.
+var contents = map[string]string{
+	"list": "[1, 2]\n", "number": "3\n", "syntax": "a: [\n", "repeated": "a: 1\na: 2\n", "unknown": "nosuch: 1\n", "binary": "\x00\x01\xff", "empty": "", "text": "a text\n",
+}
+
 // fileFlag matches the usage of flags that name a file to read.
 var fileFlag = regexp.MustCompile(`(?i)\bfiles?\b`)
 
@@ -74,7 +81,15 @@ func typeOf(f *pflag.Flag) string {
 // Try runs each command of the program with wrong values in each of its flags. It demands the exit code 2, a message that names the flag and has
 // nothing of Go, and no panic. The commands run with a context that has ended, so that those that do not refuse a value begin no work.
 func (p Program) Try(t *testing.T) {
-	tried, unused := 0, map[string]bool{}
+	tried, unused, folder := 0, map[string]bool{}, t.TempDir()
+	var files []value
+	for kind, text := range contents {
+		path := filepath.Join(folder, kind)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, value{kind, path})
+	}
 	for key := range p.Taken {
 		unused[key] = true
 	}
@@ -94,6 +109,11 @@ func (p Program) Try(t *testing.T) {
 			for _, of := range kinds {
 				values = append(values, of[typeOf(f)]...)
 			}
+			written := strings.TrimSpace(path + " --" + f.Name + " contents") // in Taken: a file that it writes, or reads later
+			delete(unused, written)
+			if p.Taken[written] == "" && typeOf(f) == "string" && !p.ParserOnly {
+				values = append(values, files...)
+			}
 			for _, v := range values {
 				if typeOf(f) == "string" && !fileFlag.MatchString(f.Usage) || v.text == "" && f.Value.Type() == "intSlice" {
 					continue
@@ -105,7 +125,7 @@ func (p Program) Try(t *testing.T) {
 				t.Run(key, func(t *testing.T) {
 					end := slices.Index(append(line, "--"), "--")
 					err := p.run(slices.Insert(slices.Clone(line), end, "--"+f.Name+"="+v.text))
-					if why := judge(err, f.Name, taken); why != "" {
+					if why := judge(err, f.Name, v.text, taken); why != "" {
 						t.Errorf("--%s=%s: %s", f.Name, v.text, why)
 					}
 				})
@@ -122,7 +142,7 @@ func (p Program) Try(t *testing.T) {
 }
 
 // judge returns what is wrong with the error of a command that got a wrong value, or "".
-func judge(err error, flag string, taken bool) string {
+func judge(err error, flag, value string, taken bool) string {
 	switch {
 	case err == nil && taken:
 		return ""
@@ -137,7 +157,7 @@ func judge(err error, flag string, taken bool) string {
 		return ""
 	case cli.ExitCode(err) != 2:
 		return fmt.Sprintf("exit code %d instead of 2 for %v", cli.ExitCode(err), err)
-	case !strings.Contains(err.Error(), "--"+flag) && !strings.Contains(err.Error(), "/nonexistent/file") && !strings.Contains(err.Error(), "/proc/self"):
+	case !strings.Contains(err.Error(), "--"+flag) && (value == "" || !strings.Contains(err.Error(), value)):
 		return fmt.Sprintf("the flag is not named in: %v", err)
 	case Go.MatchString(err.Error()):
 		return fmt.Sprintf("%q, which is Go, in: %v", Go.FindString(err.Error()), err)

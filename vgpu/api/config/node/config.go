@@ -9,8 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
@@ -93,7 +93,7 @@ type Configuration struct {
 // result.
 func Decode(text []byte) (Configuration, error) {
 	c := Configuration{}
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+	if err := strictyaml.Unmarshal(text, &c); err != nil {
 		return Configuration{}, err
 	}
 	if c.APIVersion != APIVersion || c.Kind != Kind {

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/vgpu/api/strictyaml"
 )
 
 // Args is implemented by the arguments of each scheduler plugin.
@@ -41,7 +43,7 @@ func Decode(obj runtime.Object, into any) error {
 			}
 		}
 	}
-	if err := yaml.UnmarshalStrict(raw.Raw, into); err != nil {
+	if err := strictyaml.Unmarshal(raw.Raw, into); err != nil {
 		return fmt.Errorf("decode plugin args: %w", err)
 	}
 	return nil
