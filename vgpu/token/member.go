@@ -93,7 +93,7 @@ func (m *member) startToken(now, until, shortest time.Duration, l *account, sequ
 
 // endToken ends the token and corrects the account by the difference between now and the token's deadline.
 func (m *member) endToken(now time.Duration) {
-	m.live, m.lastUse, m.openSince = false, now, now
+	m.live, m.lastUse, m.openSince, m.tolerance = false, now, now, overrunTolerance
 	m.held += now - m.heldSince
 	m.account.correct(now, now-m.token.Deadline)
 }
@@ -121,9 +121,11 @@ func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun tim
 		m.heldSince = now
 	}
 	overrun = busy - m.held
-	if m.claimed > overrunTolerance {
-		overrun = max(overrun, m.claimed-overrunTolerance)
+	tolerated := min(m.claimed, m.tolerance)
+	if m.claimed > tolerated {
+		overrun = max(overrun, m.claimed-tolerated)
 	}
+	m.tolerance -= tolerated
 	m.held, m.claimed = 0, 0
 	if overrun > 0 {
 		paid := min(overrun, m.credit)

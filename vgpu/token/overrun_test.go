@@ -1,6 +1,7 @@
 package token
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -85,6 +86,73 @@ func TestDebtAlone(t *testing.T) {
 			ref.until(6 * time.Second)
 			if got := p.got(5*time.Second, 6*time.Second); ref.fault != nil || got < test.low || got > test.high {
 				t.Errorf("got %v, want %v to %v: %v", got, test.low, test.high, ref.fault)
+			}
+		})
+	}
+}
+
+// TestFalseClaims checks that a share that claims unfinished work and has none delays the others for at most maxOverrun at once, and that it
+// loses as much of its own time, however long it claims and however often.
+func TestFalseClaims(t *testing.T) {
+	for name, test := range map[string]struct {
+		claim time.Duration // length of each claim; the next one begins a millisecond later
+		least time.Duration // what the other share gets of its 36 s of a minute
+	}{
+		"for good":                  {Never, 35 * time.Second},
+		"longer than is believed":   {6 * time.Second, 36*time.Second - maxOverrun}, // the last one is not made good yet
+		"1 s":                       {time.Second, 35 * time.Second},
+		"50 ms":                     {50 * ms, 35 * time.Second},
+		"as long as is tolerated":   {overrunTolerance, 35 * time.Second},
+		"shorter than is tolerated": {2 * ms, 35 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const liar, other = 1, 2
+			if err := errors.Join(s.Join(0, Member{liar, 600, 200, 200}), s.Join(0, Member{other, 600, 600, 600})); err != nil {
+				t.Fatal(err)
+			}
+			live, got := map[ID]bool{}, map[ID]time.Duration{}
+			var began, waits, longest, used time.Duration // used: since the latest settlement of the liar
+			for now := ms; now < time.Minute; now += ms {
+				claims := LongWork
+				if now-began > test.claim {
+					claims, began = NoWork, now
+				}
+				err := errors.Join(s.RequestToken(now, liar), s.RequestToken(now, other), s.ReportOpenWork(now, liar, claims))
+				for _, id := range []ID{liar, other} {
+					if live[id] {
+						got[id] += ms
+					}
+				}
+				if live[liar] {
+					used += ms
+				}
+				if live[other] {
+					waits = now
+					err = errors.Join(err, s.Settle(now, other, ms))
+				}
+				if claims == NoWork {
+					err = errors.Join(err, s.Settle(now, liar, used))
+					used = 0
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				longest = max(longest, now-waits)
+				changes, _ := s.Advance(now)
+				for _, c := range changes {
+					live[c.ID] = c.Kind != Revoke
+				}
+			}
+			t.Logf("the share that claims got %v, the other %v, and waited for at most %v", got[liar], got[other], longest)
+			if longest > maxOverrun+100*ms {
+				t.Errorf("the other waited for %v", longest)
+			}
+			if got[other] < test.least {
+				t.Errorf("the other got %v of a minute, want %v", got[other], test.least)
 			}
 		})
 	}

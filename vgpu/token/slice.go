@@ -349,7 +349,7 @@ const (
 	// contentionMemory is how long after another share last had work a share must still repay debt of more than a window. A share that
 	// has been alone for longer disturbs nobody.
 	contentionMemory = time.Second
-	// overrunTolerance is the time that may pass from the end of open work until it is reported.
+	// overrunTolerance is the time that may pass from the end of open work until it is reported. It is allowed once for each token.
 	overrunTolerance = 10 * time.Millisecond
 	// maxOverrun is how long the SMs of an ended token stay unavailable to others because its work is unfinished. It is longer than any
 	// sensible kernel. A share that reports unfinished work for longer may be lying, and others may then start beside it.
@@ -365,6 +365,7 @@ type overrunState struct {
 	overruns   bool          // its open work occupies SMs without a token
 	distrusted bool          // its work has been open for longer than maxOverrun
 	claimed    time.Duration // time for which its open work occupied SMs without a token since the latest settlement
+	tolerance  time.Duration // rest of overrunTolerance
 	lastWanted time.Duration // when it last had work
 
 	makeUp   account       // budget: own time lost to overruns of others, see waitingToMakeUp
