@@ -154,7 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.granter.restore(); err != nil {
 		return err
 	}
-	defer a.slices.close()
+	defer a.slices.Close()
 	short, cancel := context.WithTimeout(ctx, startTimeout)
 	opened := a.openGPUs(ctx)
 	a.devices.loadPublished(short)

@@ -31,7 +31,7 @@ func (a *memoryAudit) lastUses() []watchdog.MemoryUse {
 // ledgers returns what the hook counts in each container now, by grant ID.
 func (a *memoryAudit) ledgers() map[string]tokenserver.Status {
 	ledgers := map[string]tokenserver.Status{}
-	for _, c := range a.slices.server.Snapshot() {
+	for _, c := range a.slices.Tokens.Snapshot() {
 		ledgers[c.ID] = c
 	}
 	return ledgers

@@ -48,7 +48,7 @@ func (e *enforcementReporter) statuses() map[types.UID]podStatus {
 // statusOf returns the enforcement status of the container of a grant.
 func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement {
 	service, _ := e.grants.serviceOf(g.ID())
-	inMIG, mps := enforcement.InsideMIG(e.devices.profileOf(g)), enforcement.MPS(e.slices.usesNamespace(g))
+	inMIG, mps := enforcement.InsideMIG(e.devices.profileOf(g)), enforcement.MPS(e.slices.HasNamespace(holderOf(g)))
 	t := kube.ContainerEnforcement{Name: g.Container, Since: g.Since, Health: e.faultOf(g)}
 	if g.Class() == share.Exclusive {
 		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices"+inMIG, "alone on its devices", "alone on its devices", "devices"
@@ -120,7 +120,7 @@ func (e *enforcementReporter) smCap(g *grant.Grant, mps string) string {
 // mpsBypasses returns descriptions of the ways in which a program in the container can bypass the SM and memory limits of MPS, and of what
 // the slice's MPS daemon cannot do.
 func (e *enforcementReporter) mpsBypasses(g *grant.Grant, limit driverLimit) (escapes []string) {
-	namespace := e.slices.usesNamespace(g)
+	namespace := e.slices.HasNamespace(holderOf(g))
 	if !namespace {
 		escapes = append(escapes, enforcement.MPSEnvironment)
 	}
@@ -131,7 +131,7 @@ func (e *enforcementReporter) mpsBypasses(g *grant.Grant, limit driverLimit) (es
 	default:
 		escapes = append(escapes, enforcement.MemoryBypass)
 	}
-	return append(escapes, e.slices.mpsLimitations(g)...)
+	return append(escapes, e.slices.Daemons.Limitations(e.slices.uuidOf(g.VGPUs[0].Slice))...)
 }
 
 // violations returns, for a container's enforcement status, texts about violations of shares by its own processes, and by others that use
@@ -152,11 +152,8 @@ func (e *enforcementReporter) violations(g *grant.Grant) (escapes []string) {
 
 // overrunsOf returns how much a container has overrun its tokens, and was delayed by overruns of others.
 func (e *enforcementReporter) overrunsOf(g *grant.Grant) token.Overruns {
-	service, served := e.grants.serviceOf(g.ID())
-	if !served || len(g.VGPUs) != 1 {
-		return token.Overruns{}
-	}
-	return service.container.Status().VGPUs[0].Overruns
+	service, _ := e.grants.serviceOf(g.ID())
+	return service.container.Overruns()
 }
 
 // neighboursOf returns the other containers on the slice of a grant. Those of other namespaces are returned without a name.

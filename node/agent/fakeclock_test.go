@@ -32,7 +32,7 @@ func TestPublisherLoop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(a.slices.close)
+		t.Cleanup(a.slices.Close)
 		a.metrics.registered.Store(1)
 		a.granter.grants.restore(grant.Grant{
 			Owner: grant.Owner{UID: "a", Container: "main"}, Since: time.Now(), VGPUs: []kube.PlacedVGPU{{Slice: "GPU-0", Class: share.Exclusive}},

@@ -190,8 +190,8 @@ func (g *granter) listen(c *tokenserver.Container) error {
 // prepareService reserves the shares of a container at the token server. Its processes can connect only after Listen on the returned
 // container.
 func (g *granter) prepareService(granted *grant.Grant) (*tokenserver.Container, error) {
-	c, err := g.slices.reserve(granted, tokenserver.Spec{
-		ID: granted.ID(), Dir: g.containerDir(granted.ID()), Admit: g.processCheck(granted.Owner), Empty: func() { signal(g.wake) },
+	c, err := g.slices.Reserve(holderOf(granted), tokenserver.Spec{
+		Dir: g.containerDir(granted.ID()), Admit: g.processCheck(granted.Owner), Empty: func() { signal(g.wake) },
 		IdleOnly: granted.Level() < residency.Hot, Parked: granted.Level() == residency.Warm, Kept: granted.Residency.Memory,
 	})
 	if err != nil {

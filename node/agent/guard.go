@@ -85,7 +85,7 @@ func (g *guard) observe(ctx context.Context) {
 		ledgers := g.audit.ledgers()
 		if processes, ok := g.processes.current(ctx); ok {
 			if !g.processes.failing { // an incomplete list would show used devices as unused
-				g.slices.mps.ObserveProcesses(g.slices.withSliceUUIDs(processes))
+				g.slices.Daemons.ObserveProcesses(g.slices.withSliceUUIDs(processes))
 			}
 			known := g.identifyProcesses(ctx, processes)
 			found := g.watch.Observe(time.Now(), known, g.grants.watchdogGrants())
@@ -94,7 +94,7 @@ func (g *guard) observe(ctx context.Context) {
 		}
 	}
 	g.devices.setUsed(g.sliceUsers())
-	if g.audit.peaks.risen(g.slices.server.Snapshot()) {
+	if g.audit.peaks.risen(g.slices.Tokens.Snapshot()) {
 		g.publish()
 	}
 }

@@ -15,7 +15,7 @@ import (
 // Handler returns the HTTP handler of /metrics, /healthz and /readyz.
 func (a *Agent) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{a}, tokenmetrics.New(a.slices.server))
+	registry.MustRegister(collector{a}, tokenmetrics.New(a.slices.Tokens))
 	return healthz.Handler(registry, a.healthy, a.ready)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/node/cgroup"
+	"github.com/gshare-dev/gshare/node/core"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
@@ -18,7 +19,7 @@ func TestIdentityFromCgroup(t *testing.T) {
 	t.Parallel()
 	in := cgroup.Container{PodUID: "01234567-89ab-cdef-0123-456789abcdef", ID: strings.Repeat("a", 64)}
 	o := &Options{ContainerOf: containerOf, MPS: mps.Daemons{Simulated: true}}
-	g := &guard{Options: o, slices: &sliceRuntime{Options: o, mps: mps.New(mps.Config{Daemons: o.MPS})}}
+	g := &guard{Options: o, slices: &sliceRuntime{Options: o, Slices: &core.Slices{Daemons: mps.New(mps.Config{Daemons: o.MPS})}}}
 	inside, outside := launch(t, exec.Command(os.Args[0])), launch(t, exec.Command(os.Args[0]))
 	inside.move(in)
 	if _, c, ok := g.identityOf(outside.Process.Pid); !ok || c == in {

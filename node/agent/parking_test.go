@@ -307,7 +307,7 @@ func TestParkingKilled(t *testing.T) {
 			if got := r.record("a"); got.Level() != c.record {
 				t.Errorf("the record is %v, want %v", got.Level(), c.record)
 			}
-			r.granter.slices.close()
+			r.granter.slices.Close()
 			parked, woken := servers.told()
 			r.start()
 			r.wants(pod, seq+1, c.to)

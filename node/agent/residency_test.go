@@ -321,7 +321,7 @@ func TestResidencyKilled(t *testing.T) {
 					t.Error("more is enforced than recorded")
 				}
 			}
-			r.granter.slices.close()
+			r.granter.slices.Close()
 			r.start()
 			r.wants(pod, seq+1, c.to)
 			r.awaitReached("a", residency.Reached{Seq: seq + 1, Level: c.to})

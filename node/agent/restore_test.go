@@ -247,7 +247,7 @@ func TestUnservedIsLoggedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(next.slices.close)
+	t.Cleanup(next.slices.Close)
 	if err := next.granter.restore(); err != nil {
 		t.Error(err)
 	}

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -11,40 +9,30 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/node/cdi"
+	"github.com/gshare-dev/gshare/node/core"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/injection"
 	"github.com/gshare-dev/gshare/node/modelstore"
 	"github.com/gshare-dev/gshare/node/mps"
-	"github.com/gshare-dev/gshare/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// errInstance is returned for a MIG instance that no longer exists, or whose GPU is not open yet.
-var errInstance = errors.New("the MIG instance is not known")
-
-// sliceRuntime runs what containers need on the node's slices: MIG instances created on demand, MPS daemons, and the token server.
+// sliceRuntime runs what containers need on the node's slices, among it MIG instances created on demand.
 type sliceRuntime struct {
 	*Options
-	server *tokenserver.Server
-	mps    *mps.Manager
-	host   injection.Host
+	*core.Slices
+	host injection.Host
 
 	mu     sync.Mutex // guards the following
 	listed []gpu.Device
-	tokens map[string]*tokenserver.Slice // token loops by slice ID; they are never removed
 }
 
 func newSliceRuntime(o *Options, publish func()) (*sliceRuntime, error) {
 	c := o.Config
-	r := &sliceRuntime{
-		Options: o, tokens: map[string]*tokenserver.Slice{},
-		server: tokenserver.New(tokenserver.Config{
-			Log: o.Log, Turn: c.Turn.Duration, RunAhead: c.RunAhead.Duration, Window: c.Window.Duration,
-		}),
-		mps: mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: publish}),
-	}
+	r := &sliceRuntime{Options: o}
+	r.Slices = core.NewSlices(c, o.MPS, o.Log, r.uuidOf, publish)
 	r.host = injection.Host{
 		Driver: cdi.Driver(c.Kubernetes.Driver), AllLibraries: c.Kubernetes.AllLibraries, Capabilities: o.Capabilities, Device: r.injectedDevice,
 	}
@@ -68,12 +56,6 @@ func newSliceRuntime(o *Options, publish func()) (*sliceRuntime, error) {
 		r.host.StoreFiles, err = injection.InstallStoreFiles(c.Kubernetes.Hook, dir)
 	}
 	return r, err
-}
-
-// close stops the token server and the supervision of MPS daemons. The daemons themselves and all containers keep running.
-func (r *sliceRuntime) close() {
-	r.mps.Close()
-	r.server.Close()
 }
 
 // classes returns the isolation classes that this node can enforce. Without the hook library or MPS, that is only exclusive.
@@ -191,14 +173,10 @@ func (r *sliceRuntime) provision(g *grant.Grant) (mps.Endpoint, *grant.Refusal) 
 			}
 		}
 	}
-	if g.Class() == share.Exclusive || !r.MPS.Enabled() {
+	if !r.MPS.Enabled() {
 		return mps.Endpoint{}, nil
 	}
-	m := r.mpsMemberOf(g)
-	if m.Slice == "" {
-		return mps.Endpoint{}, grant.SliceClosed(errInstance)
-	}
-	endpoint, err := r.mps.Open(m)
+	endpoint, err := r.OpenMPS(holderOf(g))
 	if err != nil {
 		return mps.Endpoint{}, grant.SliceClosed(err)
 	}
@@ -209,66 +187,28 @@ func (r *sliceRuntime) provision(g *grant.Grant) (mps.Endpoint, *grant.Refusal) 
 // no state of earlier ones.
 func (r *sliceRuntime) retain(grants []grant.Grant) {
 	var held []string
-	var members []mps.Member
+	var holders []core.Holder
 	for _, g := range grants {
 		for _, v := range g.VGPUs {
 			held = append(held, v.Slice)
 		}
-		if m := r.mpsMemberOf(&g); m.Slice != "" && g.Class() != share.Exclusive {
-			members = append(members, m)
-		}
+		holders = append(holders, *holderOf(&g))
 	}
 	if r.OnDemand != nil {
 		r.OnDemand.SetUsed(held)
 	}
-	r.mps.SetMembers(members)
+	r.RetainMPS(holders)
 }
 
-// mpsMemberOf returns the description of a grant's container for the MPS manager.
-func (r *sliceRuntime) mpsMemberOf(g *grant.Grant) mps.Member {
-	v := g.VGPUs[0]
-	return mps.NewMember(r.uuidOf(v.Slice), g.ID(), v.Share, mps.HasLowPriority(v.Class, v.Priority))
-}
-
-// reserve reserves the shares of a grant at the token server. The server accepts the container's processes only after Listen. It returns
-// errInstance while a MIG instance is missing.
-func (r *sliceRuntime) reserve(g *grant.Grant, spec tokenserver.Spec) (*tokenserver.Container, error) {
-	for i, v := range g.VGPUs {
-		uuid := r.uuidOf(v.Slice)
-		if uuid == "" {
-			return nil, fmt.Errorf("%s: %w", v.Slice, errInstance)
-		}
-		tokens, err := r.tokenLoopOf(v.Slice)
-		if err != nil {
-			return nil, err
-		}
-		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
-			Share: v.Share, Slice: tokens, UUID: uuid, Index: i, Elastic: v.Class == share.Elastic, Priority: v.Priority,
-			Imports: share.MemoryOf(g.Weights),
-		})
-	}
-	return r.server.Prepare(spec)
-}
-
-// tokenLoopOf returns the token server's loop for a slice, and starts it at the first call.
-func (r *sliceRuntime) tokenLoopOf(slice string) (*tokenserver.Slice, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s := r.tokens[slice]; s != nil {
-		return s, nil
-	}
-	tokens, err := r.Config.NewTokens()
-	if err != nil {
-		return nil, err
-	}
-	r.tokens[slice] = r.server.NewSlice(tokens)
-	return r.tokens[slice], nil
+// holderOf returns the container of a grant as the holder of its shares.
+func holderOf(g *grant.Grant) *core.Holder {
+	return &core.Holder{ID: g.ID(), VGPUs: g.VGPUs, Imports: share.MemoryOf(g.Weights)}
 }
 
 // sessionPIDs returns the PIDs of the processes that are connected to the token server.
 func (r *sliceRuntime) sessionPIDs() map[int]bool {
 	pids := map[int]bool{}
-	for _, c := range r.server.Snapshot() {
+	for _, c := range r.Tokens.Snapshot() {
 		for _, v := range c.VGPUs {
 			for _, p := range v.Processes {
 				pids[p.PID] = true
@@ -278,19 +218,9 @@ func (r *sliceRuntime) sessionPIDs() map[int]bool {
 	return pids
 }
 
-// usesNamespace reports whether the container of a grant runs in an MPS namespace, whose limits its processes cannot loosen.
-func (r *sliceRuntime) usesNamespace(g *grant.Grant) bool {
-	return r.mps.HasNamespace(r.uuidOf(g.VGPUs[0].Slice), g.ID())
-}
-
-// mpsLimitations returns what the MPS daemon of a grant's slice cannot do.
-func (r *sliceRuntime) mpsLimitations(g *grant.Grant) []string {
-	return r.mps.Limitations(r.uuidOf(g.VGPUs[0].Slice))
-}
-
 // hasNonMPSProcess reports whether a process of the grant's pod uses the slice without being an MPS client, so that MPS does not limit it.
 func (r *sliceRuntime) hasNonMPSProcess(g *grant.Grant) bool {
-	for _, pid := range r.mps.NonMPSProcesses(r.uuidOf(g.VGPUs[0].Slice)) {
+	for _, pid := range r.Daemons.NonMPSProcesses(r.uuidOf(g.VGPUs[0].Slice)) {
 		if c, err := r.ContainerOf(pid); err == nil && c.PodUID == string(g.UID) {
 			return true
 		}
@@ -301,12 +231,12 @@ func (r *sliceRuntime) hasNonMPSProcess(g *grant.Grant) bool {
 // terminateClients ends the CUDA contexts of the matching MPS clients on a slice, before their processes are killed: an MPS client that is
 // killed during a kernel may crash the MPS server, and with it the other clients.
 func (r *sliceRuntime) terminateClients(ctx context.Context, slice string, match func(pid int) bool) error {
-	return r.mps.TerminateClients(ctx, r.uuidOf(slice), match)
+	return r.Daemons.TerminateClients(ctx, r.uuidOf(slice), match)
 }
 
 // hasDaemon reports whether the agent supervises an MPS daemon for a slice.
 func (r *sliceRuntime) hasDaemon(slice string) bool {
-	_, supervised := r.mps.ClosedReasons()[r.uuidOf(slice)]
+	_, supervised := r.Daemons.ClosedReasons()[r.uuidOf(slice)]
 	return supervised
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/node/core"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/modelstore"
 	"github.com/gshare-dev/gshare/node/store"
@@ -82,7 +83,7 @@ func (k *storeKeeper) open(ctx context.Context, g *grant.Grant) error {
 func (k *storeKeeper) start(ctx context.Context, s modelstore.Store) error {
 	uuid := k.slices.uuidOf(s.Slice)
 	if uuid == "" {
-		return errInstance
+		return core.ErrMissing
 	}
 	return k.Stores.Open(ctx, s, uuid, k.survivorsOf)
 }

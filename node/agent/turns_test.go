@@ -199,7 +199,7 @@ func TestTurnKilled(t *testing.T) {
 				r.killed(func() { r.changeOffline(a, 4, residency.Hot) }, c.then)
 			}
 			r.checkRecords("a", "b")
-			r.granter.slices.close()
+			r.granter.slices.Close()
 			r.start()
 			if c.then == "" {
 				r.wants(b, seq+1, residency.Warm)

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gshare-dev/gshare/node/cgroup"
 	"github.com/gshare-dev/gshare/node/enforcement"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/process"
@@ -73,13 +72,5 @@ func memoryOf(r *run, v tokenserver.VGPUStatus, processes []gpu.Process) (all []
 
 // inCgroupOf reports whether a process is in the cgroup of a run. It is false for a run without a cgroup.
 func inCgroupOf(r *run, pid int) bool {
-	if r.Cgroup == "" {
-		return false
-	}
-	m, err := cgroup.Of(pid)
-	if err != nil {
-		return false
-	}
-	path, ok := m.Unified()
-	return ok && cgroup.Below(path, r.Cgroup)
+	return r.Cgroup != "" && r.admit(process.Process{PID: pid}) == nil
 }

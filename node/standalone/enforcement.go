@@ -4,8 +4,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/gshare-dev/gshare/node/core"
 	"github.com/gshare-dev/gshare/node/enforcement"
-	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -14,7 +14,7 @@ import (
 type enforcementReporter struct {
 	*Options
 	devices *deviceSet
-	mps     *mps.Manager
+	slices  *core.Slices
 	audit   *memoryAudit
 
 	unhooked *unhookedWatch
@@ -25,11 +25,12 @@ func (e *enforcementReporter) statusOf(r *run) control.EnforcementStatus {
 	t := control.EnforcementStatus{
 		Memory: "hook", SMs: "alone on the device", Time: enforcement.HookAndTokens, Identity: "cgroup",
 	}
-	switch r.Class {
-	case share.MPS:
-		t.Memory, t.SMs = enforcement.Memory(e.mpsName(r), r.MemoryLimit), e.smCap(r)
-	case share.Elastic:
-		t.Memory, t.SMs = enforcement.Memory(e.mpsName(r), r.MemoryLimit), e.smCap(r)+enforcement.BelowLimit
+	if r.Class != share.Exclusive {
+		mps, device := enforcement.MPS(e.slices.HasNamespace(r.holder())), e.devices.sliceByUUID(r.Devices[0])
+		t.Memory, t.SMs = enforcement.Memory(mps, r.MemoryLimit), enforcement.SMs(mps, r.Share.SMLimit, device.SMs, device.Profile)
+	}
+	if r.Class == share.Elastic {
+		t.SMs += enforcement.BelowLimit
 	}
 	if e.MPS.Simulated {
 		t.Missing = append(t.Missing, enforcement.Simulated)
@@ -40,7 +41,7 @@ func (e *enforcementReporter) statusOf(r *run) control.EnforcementStatus {
 	}
 	t.Missing = append(t.Missing, "a program that avoids LD_PRELOAD is not limited in time")
 	if r.Class != share.Exclusive {
-		t.Missing = append(append(t.Missing, e.mpsBypass(r)), e.mps.Limitations(r.Devices[0])...)
+		t.Missing = append(append(t.Missing, e.mpsBypass(r)), e.slices.Daemons.Limitations(r.Devices[0])...)
 	}
 	switch {
 	case r.Class == share.Exclusive:
@@ -60,20 +61,9 @@ func identityHint() string {
 	return "; no cgroup could be made here"
 }
 
-// smCap describes the mechanism that caps the SMs of a run and the cap, such as "MPS, 54 of 108 SMs".
-func (e *enforcementReporter) smCap(r *run) string {
-	s := e.devices.sliceByUUID(r.Devices[0])
-	return enforcement.SMs(e.mpsName(r), r.Share.SMLimit, s.SMs, s.Profile)
-}
-
-// mpsName returns the name of the MPS feature that limits a run's SMs, for its enforcement status.
-func (e *enforcementReporter) mpsName(r *run) string {
-	return enforcement.MPS(e.mps.HasNamespace(r.Devices[0], r.ID))
-}
-
 // mpsBypass describes how a program can bypass the limits that MPS sets for its run.
 func (e *enforcementReporter) mpsBypass(r *run) string {
-	if e.mps.HasNamespace(r.Devices[0], r.ID) {
+	if e.slices.HasNamespace(r.holder()) {
 		return "a program that names other pipes in its environment has other limits of MPS"
 	}
 	return enforcement.MPSEnvironment
@@ -87,10 +77,10 @@ func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Ru
 	var neighbours []enforcement.Neighbour
 	for _, other := range runs {
 		if other != observed && other.Devices[0] == observed.Devices[0] {
-			neighbours = append(neighbours, enforcement.Neighbour{Name: "run " + other.ID, Overruns: other.overruns()})
+			neighbours = append(neighbours, enforcement.Neighbour{Name: "run " + other.ID, Overruns: other.container.Overruns()})
 		}
 	}
-	r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.Overruns(observed.overruns(), neighbours)...)
+	r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.Overruns(observed.container.Overruns(), neighbours)...)
 	if r.SelfPaced > 0 {
 		r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.SelfPaced)
 	}
@@ -104,7 +94,7 @@ func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Ru
 		r.Enforcement.Missing = append(r.Enforcement.Missing, note)
 	}
 	for _, v := range r.VGPUs {
-		bare := e.mps.NonMPSProcesses(v.Device)
+		bare := e.slices.Daemons.NonMPSProcesses(v.Device)
 		if slices.ContainsFunc(v.Processes, func(p control.Process) bool { return slices.Contains(bare, p.PID) }) {
 			r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.NonMPSProcess)
 		}

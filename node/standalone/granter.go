@@ -124,12 +124,12 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 		return refusal, true
 	}
 	r := g.runOf(w, picks)
-	pipe, err := g.server.openMPS(r)
+	endpoint, err := g.server.slices.OpenMPS(r.holder())
 	if err != nil {
 		w.onlyMPS = true
 		return refusalOf(err), true
 	}
-	r.pipe = pipe
+	r.pipe = endpoint.PipeDir
 	if err := g.server.start(r, func() { g.endIfUnused(r) }); err != nil {
 		g.Log.Error("failed to start run", "pid", w.process.PID, "error", err)
 		return refusalOf(err), false
@@ -177,7 +177,7 @@ func (g *granter) runOf(w *waiter, picks []packing.Pick) *run {
 // lock.
 func (g *granter) watch(r *run) {
 	g.runs.add(r)
-	g.server.syncMPS(g.runs.snapshot())
+	g.server.retainMPS(g.runs.snapshot())
 	if !r.lost {
 		g.memory.limit(r)
 	}
@@ -229,7 +229,7 @@ func (g *granter) release(r *run) {
 	r.process.Close()
 	g.server.cleanUp(r)
 	g.runs.remove(r)
-	g.server.syncMPS(g.runs.snapshot())
+	g.server.retainMPS(g.runs.snapshot())
 	g.Log.Info("run ended", "run", r.ID, "name", r.Name)
 	g.admitWaiters()
 }

@@ -92,7 +92,7 @@ func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {
 // options.
 func (n *Node) NewDebugServer() *http.Server {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics.New(n.server.tokens), n.unhooked, collectors.NewGoCollector(),
+	registry.MustRegister(metrics.New(n.server.slices.Tokens), n.unhooked, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(n.Metrics...)
 	mux := http.NewServeMux()

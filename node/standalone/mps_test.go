@@ -137,7 +137,7 @@ func TestWithoutMPS(t *testing.T) {
 		o.Devices, o.Source = o.Devices[:1], onDevice{pids: []int{stranger.PID}}
 	})
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024)) // it takes two looks to be sure
-	eventually(t, "it is seen", func() bool { return len(n.server.mps.NonMPSProcesses("GPU-0")) == 1 })
+	eventually(t, "it is seen", func() bool { return len(n.server.slices.Daemons.NonMPSProcesses("GPU-0")) == 1 })
 	queued := newProgram(t)
 	done := make(chan bool)
 	go func() {

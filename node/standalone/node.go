@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gshare-dev/gshare/node/core"
 	"github.com/gshare-dev/gshare/node/dmem"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/mps"
@@ -68,11 +69,10 @@ func New(o Options) (*Node, error) {
 		return nil, err
 	}
 	n.granter = &granter{Options: &n.Options, devices: n.devices, runs: n.runs}
-	manager := mps.New(mps.Config{Daemons: o.MPS, Log: o.Log, OnChange: n.granter.retryWaiters})
-	n.enforcement = &enforcementReporter{Options: &n.Options, devices: n.devices, mps: manager, audit: n.audit, unhooked: n.unhooked}
-	if n.server, err = newRunServer(&n.Options, n.devices, manager, n.enforcement); err != nil {
-		return nil, err
-	}
+	present := func(uuid string) string { return string(n.devices.sliceByUUID(uuid).ID) }
+	slices := core.NewSlices(o.Config, o.MPS, o.Log, present, n.granter.retryWaiters)
+	n.enforcement = &enforcementReporter{Options: &n.Options, devices: n.devices, slices: slices, audit: n.audit, unhooked: n.unhooked}
+	n.server = &runServer{Options: &n.Options, devices: n.devices, enforcement: n.enforcement, slices: slices}
 	n.memory = &memoryLimiter{Options: &n.Options, devices: n.devices, runs: n.runs, confirmed: n.granter.recordMemoryLimit}
 	n.granter.server, n.granter.memory, n.granter.enforcement = n.server, n.memory, n.enforcement
 	if err := errors.Join(os.MkdirAll(n.server.runsDir(), 0o755), os.MkdirAll(n.server.recordsDir(), 0o755)); err != nil {
@@ -89,8 +89,7 @@ func New(o Options) (*Node, error) {
 // Close stops serving. The processes of runs live on, and the next agent restores their shares.
 func (n *Node) Close() {
 	n.granter.close()
-	n.server.mps.Close()
-	n.server.tokens.Close()
+	n.server.slices.Close()
 	n.granter.watches.Wait()
 }
 
@@ -104,7 +103,7 @@ func (n *Node) watchProcesses() {
 			if n.Source != nil {
 				var err error
 				if processes, err = n.Source.Processes(); err == nil {
-					n.server.mps.ObserveProcesses(processes)
+					n.server.slices.Daemons.ObserveProcesses(processes)
 					n.audit.observe(n.runs.snapshot(), processes)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gshare-dev/gshare/node/core"
 	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/api/versioned"
@@ -59,7 +60,7 @@ func (g restorer) restore() error {
 
 // restoreRun reserves the share of a run. If its process has ended, the share is kept for its children until the lease expires.
 func (g restorer) restoreRun(r *run) {
-	if err := g.prepare(r); errors.Is(err, errDevicesMissing) && !r.dead { // an agent that has the devices again restores it
+	if err := g.prepare(r); errors.Is(err, core.ErrMissing) && !r.dead { // an agent that has the devices again restores it
 		r.process.Close()
 		return
 	}

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/node/cgroup"
+	"github.com/gshare-dev/gshare/node/core"
 	"github.com/gshare-dev/gshare/node/enforcement"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
-	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 // runStore holds the runs of a node. Its lock is never held during I/O.
@@ -134,9 +135,13 @@ func (r *run) picks(node *packing.Node) (picks []packing.Pick) {
 	return picks
 }
 
-// member returns the run as a client of the MPS daemon.
-func (r *run) member() mps.Member {
-	return mps.NewMember(r.Devices[0], r.ID, share.Share(r.Share), mps.HasLowPriority(r.Class, r.Priority))
+// holder returns the run as the holder of its shares.
+func (r *run) holder() *core.Holder {
+	h := &core.Holder{ID: r.ID}
+	for _, uuid := range r.Devices {
+		h.VGPUs = append(h.VGPUs, kube.PlacedVGPU{Slice: uuid, Class: r.Class, Priority: r.Priority, Share: share.Share(r.Share)})
+	}
+	return h
 }
 
 // contextMemory returns how much memory each process of the run may have on a device beyond the run's share. A run that has its devices
@@ -185,18 +190,6 @@ func (r *run) status() control.Run {
 		out.VGPUs = append(out.VGPUs, vgpuOf(v))
 	}
 	return out
-}
-
-// overruns returns how much the run has overrun its tokens, and was delayed by overruns of others.
-func (r *run) overruns() token.Overruns {
-	if r.container == nil {
-		return token.Overruns{}
-	}
-	status := r.container.Status()
-	if len(status.VGPUs) != 1 {
-		return token.Overruns{}
-	}
-	return status.VGPUs[0].Overruns
 }
 
 func vgpuOf(v tokenserver.VGPUStatus) control.VGPU {

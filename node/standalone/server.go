@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gshare-dev/gshare/node/core"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
-	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -25,25 +25,7 @@ type runServer struct {
 	*Options
 	devices     *deviceSet
 	enforcement *enforcementReporter
-	mps         *mps.Manager
-	tokens      *tokenserver.Server
-	slices      []*tokenserver.Slice // one for each device
-}
-
-// newRunServer returns a run server whose token server has a token loop for each device.
-func newRunServer(o *Options, devices *deviceSet, manager *mps.Manager, e *enforcementReporter) (*runServer, error) {
-	s := &runServer{Options: o, devices: devices, enforcement: e, mps: manager}
-	s.tokens = tokenserver.New(tokenserver.Config{
-		Log: o.Log, Turn: o.Config.Turn.Duration, RunAhead: o.Config.RunAhead.Duration, Window: o.Config.Window.Duration,
-	})
-	for range devices.empty.Slices {
-		tokens, err := o.Config.NewTokens()
-		if err != nil {
-			return nil, err
-		}
-		s.slices = append(s.slices, s.tokens.NewSlice(tokens))
-	}
-	return s, nil
+	slices      *core.Slices
 }
 
 func (s *runServer) runsDir() string { return filepath.Join(s.Config.Directory, "runs") }
@@ -214,30 +196,13 @@ func (s *runServer) isUsed(r *run) bool {
 
 func (s *runServer) directoryVariable(id string) string { return "GSHARE_DIR=" + s.dirOf(id) }
 
-var errDevicesMissing = errors.New("all devices of the run are missing")
-
 // prepare reserves the shares of a run at the token server, which does not accept processes of the run before Listen. empty is called when
 // the last of their connections is closed. Devices that have been lost since the run began are left out; the run keeps the others.
 func (s *runServer) prepare(r *run, empty func()) (*tokenserver.Container, error) {
-	spec := tokenserver.Spec{
-		ID: r.ID, Dir: s.dirOf(r.ID), Owner: &r.UID, Admit: r.admit, Launcher: r.PID,
+	container, err := s.slices.Reserve(r.holder(), tokenserver.Spec{
+		Dir: s.dirOf(r.ID), Owner: &r.UID, Admit: r.admit, Launcher: r.PID,
 		Empty: func() { go empty() }, // in the background: it must not wait for the connection that is ending
-	}
-	for i, uuid := range r.Devices {
-		slice, ok := s.devices.empty.SliceIndex(packing.SliceID(uuid))
-		if !ok {
-			s.Log.Warn("a device of a run is missing", "run", r.ID, "pid", r.PID, "device", uuid)
-			continue
-		}
-		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
-			Share: share.Share(r.Share), Slice: s.slices[slice], UUID: uuid, Index: i,
-			Elastic: r.Class == share.Elastic, Priority: r.Priority,
-		})
-	}
-	if len(spec.VGPUs) == 0 {
-		return nil, errDevicesMissing
-	}
-	container, err := s.tokens.Prepare(spec)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -254,24 +219,13 @@ func (s *runServer) prepare(r *run, empty func()) (*tokenserver.Container, error
 	return container, nil
 }
 
-// openMPS returns the MPS pipe directory of a run, or an error while MPS does not accept its processes. Exclusive runs need no MPS.
-func (s *runServer) openMPS(r *run) (pipe string, _ error) {
-	if r.Class == share.Exclusive {
-		return "", nil
-	}
-	endpoint, err := s.mps.Open(r.member())
-	return endpoint.PipeDir, err
-}
-
-// syncMPS starts the MPS daemons of the devices that runs share and stops all others, so that the next runs start with fresh daemons.
-func (s *runServer) syncMPS(runs []*run) {
-	var members []mps.Member
+// retainMPS starts the MPS daemons of the devices that runs share and stops all others.
+func (s *runServer) retainMPS(runs []*run) {
+	var holders []core.Holder
 	for _, r := range runs {
-		if r.Class != share.Exclusive {
-			members = append(members, r.member())
-		}
+		holders = append(holders, *r.holder())
 	}
-	s.mps.SetMembers(members)
+	s.slices.RetainMPS(holders)
 }
 
 // grantOf returns the grant of a run: the environment for its program, and whether the program identifies itself through an inherited

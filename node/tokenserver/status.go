@@ -81,6 +81,15 @@ func (c *Container) Status() Status {
 	return status
 }
 
+// Overruns returns how much a container has overrun its tokens, and was delayed by overruns of others. It returns zero if the container is
+// nil, as that of a share that is not served, or has several vGPUs.
+func (c *Container) Overruns() token.Overruns {
+	if c == nil || len(c.vgpus) != 1 {
+		return token.Overruns{}
+	}
+	return c.vgpus[0].status().Overruns
+}
+
 func (v *vgpu) status() VGPUStatus {
 	v.Slice.mu.Lock()
 	defer v.Slice.mu.Unlock()
