@@ -17,6 +17,7 @@ mkdir -p bin
 go build -C hack/tools -o ../../bin/ ./vet tool # a module of its own, with exact versions
 "${compile[@]}" go vet -vettool="$PWD/bin/vet" ./... || status=1
 hack/deadcode.sh || status=1
+CGO_ENABLED=0 GOOS=windows "${compile[@]}" go build -o /dev/null ./cmd/gshare || status=1 # the kubectl plugin
 git ls-files -- '*.go' '*.c' '*.h' '*.sh' '*.py' '*.md' '*.yaml' | xargs bin/misspell -error || status=1
 if ! go mod tidy -diff; then
   echo "go.mod is not tidy (make tidy mends it)"

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"golang.org/x/sys/unix"
 )
 
 // maxRead is the number of bytes that TryRead reads. The agent's own files are much smaller.
@@ -19,8 +17,8 @@ var ErrUnfit = errors.New("not a regular file of a sensible length")
 // F_SETLEASE), for up to 45 s (fs.lease-break-time). Root in a container can hold one on each file of the node's root that is mounted there;
 // the error is then unix.EWOULDBLOCK.
 func TryRead(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if errors.Is(err, unix.ENXIO) { // a socket, or a device without a driver
+	file, err := os.OpenFile(path, os.O_RDONLY|noWait, 0)
+	if errors.Is(err, errNoDevice) { // a socket, or a device without a driver
 		return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
 	}
 	if err != nil {
