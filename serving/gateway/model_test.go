@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -259,6 +260,40 @@ func TestDescribedModel(t *testing.T) {
 				want != "" && (response.StatusCode != 200 || string(body) != want) {
 				w.Errorf("%s: %d %s, want %s", path, response.StatusCode, body, want)
 			}
+		}
+	})
+}
+
+// TestModelBodiesFull: requests whose model is looked for in their bodies are refused while others, of senders that are not known yet, have all the
+// room of 256 MiB. Those end after 30 s. Requests whose host names the function have room of their own.
+func TestModelBodiesFull(t *testing.T) {
+	start(t, Function{Protocol: OpenAI}, func(w *world) {
+		w.replicas(echo(0), 1, 0, "a")
+		const slow, room, end = 10, 256 * share.MiB, 30 * time.Second
+		all := &w.gateway.bodies
+		all.reserve(room-slow*firstRoom, room)
+		for range slow {
+			c, err := w.network.dial(w.Context(), "", "gateway:80")
+			if err != nil {
+				w.Fatal(err)
+			}
+			defer c.Close()
+			const begin = "POST /v1/completions HTTP/1.1\r\nHost: other.example.com\r\nContent-Length: 100000\r\n\r\nx"
+			if _, err := io.WriteString(c, begin); err != nil {
+				w.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		const body = `{"model":"resnet"}`
+		if a := w.chat(body); a.status != 429 {
+			w.Errorf("while there is no room: %+v", a)
+		}
+		if a := w.ask(w.Context(), body); a.status != 200 {
+			w.Errorf("while there is no room, a request whose host names the function: %+v", a)
+		}
+		time.Sleep(end)
+		if a := w.chat(body); a.status != 200 {
+			w.Errorf("after %v: %+v", end, a)
 		}
 	})
 }

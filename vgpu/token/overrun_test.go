@@ -91,8 +91,8 @@ func TestDebtAlone(t *testing.T) {
 	}
 }
 
-// TestFalseClaims checks that a share that claims unfinished work and has none delays the others for at most maxOverrun at once, and that it
-// loses as much of its own time, however long it claims and however often.
+// TestFalseClaims checks that a share that claims unfinished work and has none delays the others for at most maxOverrun at once, and that
+// it loses as much of its own time, however long it claims and however often.
 func TestFalseClaims(t *testing.T) {
 	for name, test := range map[string]struct {
 		claim time.Duration // length of each claim; the next one begins a millisecond later
