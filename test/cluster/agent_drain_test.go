@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -53,6 +54,14 @@ func TestAgentDrain(t *testing.T) {
 			var none int64
 			return a.Client().CoreV1().Pods("default").Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &none})
 		}},
+		{"evicted-by-kubelet", true, func(name string) error { // it uses more disk than it may
+			pod, err := a.Client().CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			_, err = a.Nodes[0].Exec(ctx, pod, "main", "sh", "-c", "head -c 8000000 /dev/zero >/scratch/file")
+			return err
+		}},
 		{"not-live", true, func(name string) error { return os.WriteFile(filepath.Join(said, name+".sick"), nil, 0o644) }},
 		{"without-hook", false, remove},
 	} {
@@ -89,7 +98,10 @@ func startDraining(t *testing.T) (a *agents, said string) {
 	t.Helper()
 	t.Cleanup(func() { _ = cgroup.Detached{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}.Remove() }) // of daemons, which outlive the agent
 	driver := buildDriver(t)
-	a = startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{workloadImage(t, driver)}}, oneGPU)
+	a = startWithAgents(t, cluster.Options{
+		Nodes: 1, Images: []cluster.Image{workloadImage(t, driver)},
+		KubeletConfig: map[string]any{"volumeStatsAggPeriod": "1s"}, // how soon it notices that a volume is too large
+	}, oneGPU)
 	a.gpus = startGPUs(t, a, driver, "GPU-0")
 	said = filepath.Join(a.Dir, "said")
 	if err := os.Mkdir(said, 0o755); err != nil {
@@ -116,10 +128,14 @@ func (a *agents) working(name, said string, hook bool) *v1.Pod {
 	pod := ask(cluster.Pod(name, slices.Concat([]string{"sh", "-c", working, name}, spin(time.Minute, 10, "sync=1"))...), 10, 100, 1024)
 	grace := int64(30)
 	pod.Spec.TerminationGracePeriodSeconds = &grace
-	pod.Spec.Volumes = []v1.Volume{{Name: "said", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: said}}}}
+	limit := resource.MustParse("1Mi")
+	pod.Spec.Volumes = []v1.Volume{
+		{Name: "said", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: said}}},
+		{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &limit}}},
+	}
 	c := &pod.Spec.Containers[0]
 	c.Image = workload
-	c.VolumeMounts = []v1.VolumeMount{{Name: "said", MountPath: "/said"}}
+	c.VolumeMounts = []v1.VolumeMount{{Name: "said", MountPath: "/said"}, {Name: "scratch", MountPath: "/scratch"}}
 	c.LivenessProbe = &v1.Probe{
 		ProbeHandler:  v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"test", "!", "-e", "/said/" + name + ".sick"}}},
 		PeriodSeconds: 1, FailureThreshold: 1, TimeoutSeconds: 30,
