@@ -43,7 +43,7 @@ type replicaSimulation struct {
 	record    *record
 	decided   func(at time.Duration, function string, d scaling.Decision) // may be nil
 	functions []*replicated
-	gpu       float64 // seconds of whole GPUs that were reserved
+	gpu       float64 // seconds of whole GPUs that were reserved, or used by replicas in reserve
 }
 
 // replicated is one function with its queue, its replicas and its autoscaler.
@@ -58,7 +58,12 @@ type replicated struct {
 	held     []int32 // requests that wait for the first replica
 	arrived  int     // since the last decision
 	flying   int
+	before   counted // at the last decision
+	now      counted
 }
+
+// counted is how many requests of a function were answered, and how many were refused.
+type counted struct{ finished, refused int }
 
 // replica is one replica of a function.
 type replica struct {
@@ -127,8 +132,13 @@ func (w *replicaSimulation) arrive(request int32) {
 	case p.queue.add(request, w.record.deadline(request), w.clock.now, load):
 		p.dispatch()
 	default:
-		w.record.refuse(request)
+		p.refuse(request)
 	}
+}
+
+func (p *replicated) refuse(request int32) {
+	p.now.refused++
+	p.sim.record.refuse(request)
 }
 
 // everySecond runs the autoscaler of every function with the number of requests since the last time.
@@ -137,7 +147,7 @@ func (w *replicaSimulation) everySecond() error {
 		if err := p.scale(w.clock.now); err != nil {
 			return err
 		}
-		p.arrived = 0
+		p.arrived, p.before = 0, p.now
 	}
 	return nil
 }
@@ -151,7 +161,10 @@ func (p *replicated) scale(now time.Duration) error {
 	if p.flying+len(p.held)+p.queue.len() > 0 {
 		rate = max(rate, occupied)
 	}
-	decisions, state, err := p.scaler.Decide(now, rate, p.state)
+	decisions, state, err := p.scaler.Decide(now, scaling.Load{
+		Rate: rate, Busy: p.flying, Waiting: len(p.held) + p.queue.len(), Places: 1, Ready: len(p.load().Replicas),
+		Finished: p.now.finished - p.before.finished, Refused: p.now.refused - p.before.refused,
+	}, p.state)
 	if err != nil {
 		return err
 	}
@@ -278,7 +291,7 @@ func (p *replicated) dispatch() {
 		p.held = nil
 		d := p.queue.Decide(instant(w.clock.now), load)
 		for _, r := range requests(d.Refused) {
-			w.record.refuse(r)
+			p.refuse(r)
 		}
 		if len(d.Fire) == 0 {
 			return // the rest wait for a free replica; those too late by then are refused then
@@ -299,8 +312,12 @@ func (p *replicated) serve(i *replica, request int32) {
 	i.busy, i.began = true, w.clock.now
 	i.used = append(i.used, span{from, from + r.Takes})
 	p.flying++
+	if i.residency != scaling.Hot && w.clock.now < w.record.until { // it reserves no SM-time, and is charged for what it uses
+		w.gpu += r.Takes.Seconds() * float64(r.Share.SMRequest) / float64(share.Whole)
+	}
 	w.clock.schedule(from+r.Takes, func() {
 		w.record.answer(request, w.clock.now)
+		p.now.finished++
 		i.times.Add(1, w.clock.now-i.began, 1) // as the gateway does
 		i.busy = false
 		p.flying--

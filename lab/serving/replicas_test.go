@@ -95,3 +95,25 @@ func TestReplicasInvalid(t *testing.T) {
 		})
 	}
 }
+
+// TestReplicasPhase: requests that come in one second of three, at twice what one replica does on average, get replicas for them, wherever in a second
+// they begin.
+func TestReplicasPhase(t *testing.T) {
+	least, most := 100.0, 0.0
+	for _, shift := range []int{0, 1, 3, 5, 7, 9} {
+		var at []time.Duration
+		for second := time.Duration(0); second < 1200; second += 3 {
+			for n := range time.Duration(48) {
+				at = append(at, second*time.Second+time.Duration(shift)*100*ms+n*time.Second/48)
+			}
+		}
+		bursts := func(r *Replicas) {
+			r.Policy = scaling.Policy{Window: 20 * time.Second, Out: 10, In: 15, Reserve: true, Predict: scaling.Kalman}
+		}
+		r := run(t, replicas(1201*time.Second, bursts, at...), "replicas")
+		least, most = min(least, r.ViolationPercent()), max(most, r.ViolationPercent())
+	}
+	if most > 5 || most-least > 1 {
+		t.Errorf("%.2f to %.2f %% missed", least, most)
+	}
+}

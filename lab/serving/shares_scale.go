@@ -11,7 +11,7 @@ import (
 // scale runs the function's autoscaler and applies its decisions by the rules of package pool. The autoscaler counts only the instances
 // that should be hot: those that it demotes become surplus.
 func (p *sharedFunction) scale() error {
-	decisions, state, err := p.scaler.Decide(p.sim.clock.now, scaling.Rate(p.arrived), p.state)
+	decisions, state, err := p.scaler.Decide(p.sim.clock.now, scaling.Load{Rate: scaling.Rate(p.arrived)}, p.state)
 	if err != nil {
 		return err
 	}

@@ -262,7 +262,7 @@ func (r *ReplicasSpec) build(memory share.Bytes) (*Replicas, error) {
 		Window: time.Duration(r.QuotaWindow * 1e9),
 		Policy: scaling.Policy{
 			Window: time.Duration(window) * time.Second, Out: cmp.Or(r.ScaleOutVotes, out), In: cmp.Or(r.ScaleInVotes, in),
-			Min: r.MinReplicas, Max: cmp.Or(r.MaxReplicas, max(10, r.MinReplicas)), SharedFor: time.Duration(keep * 1e9), Predict: scaling.Kalman,
+			Min: r.MinReplicas, Max: cmp.Or(r.MaxReplicas, max(10, r.MinReplicas)), SharedFor: time.Duration(keep * 1e9), Reserve: true, Predict: scaling.Kalman,
 		},
 	}, nil
 }

@@ -73,6 +73,8 @@ var rules = map[scaling.Rule]string{
 	scaling.ScaleOut:  "the load was above the capacity of all replicas for half of the window",
 	scaling.ScaleIn:   "one replica fewer would have been enough for three quarters of the window",
 	scaling.Displaced: "only one replica at a time is kept in reserve",
+	scaling.Work:      "requests that take long hold all places, or soon will",
+	scaling.Refused:   "more requests are refused than the objective allows",
 	scaling.Unneeded:  "it was not needed for as long as keepShared says",
 	scaling.Bounds:    "there were fewer than minReplicas",
 }

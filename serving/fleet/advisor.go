@@ -52,9 +52,9 @@ func (a *Advisor) tick() {
 	a.ticks++
 	for _, fn := range a.functions {
 		load := a.load(fn.name)
-		rate := fn.rate(load)
+		now := fn.work(load)
 		fn.addLoad(load)
-		a.decide(fn, rate)
+		a.decide(fn, now)
 	}
 }
 
@@ -63,14 +63,15 @@ func (a *Advisor) Wake(name gateway.FunctionName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if fn := a.functions[name]; fn != nil && len(fn.state.Instances) == 0 {
-		a.decide(fn, fn.rate(a.load(name)))
+		a.decide(fn, fn.work(a.load(name)))
 	}
 }
 
 // decide decides about a function. The caller holds the lock.
-func (a *Advisor) decide(fn *function, rate scaling.Rate) {
+func (a *Advisor) decide(fn *function, load scaling.Load) {
+	rate := load.Rate
 	before := len(fn.state.Instances)
-	decisions, state, err := fn.scaler.Decide(a.now(), rate, fn.state)
+	decisions, state, err := fn.scaler.Decide(a.now(), load, fn.state)
 	if err != nil {
 		a.log.Error("failed to scale", "function", fn.name.String(), "rate", float64(rate), "error", err)
 		return

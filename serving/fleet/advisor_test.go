@@ -33,6 +33,7 @@ func (c *counter) add(requests uint64, waiting int) {
 	defer c.mu.Unlock()
 	c.load.Arrived, c.load.Received, c.load.Waiting = c.load.Arrived+requests, c.load.Received+requests, waiting
 	c.load.Answered = c.load.Received - uint64(waiting)
+	c.load.InTime = c.load.Answered
 }
 
 // external returns a function that another autoscaler scales, with replicas that answer 10 requests per second each.
@@ -128,7 +129,7 @@ func TestAdvisorTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := external(t)
 		name := gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}
-		load := &counter{load: gateway.Load{Replicas: 4, Arrived: 1000, Received: 1000, Answered: 1000}}
+		load := &counter{load: gateway.Load{Replicas: 4, Arrived: 1000, Received: 1000, Answered: 1000, InTime: 1000}}
 		a := NewAdvisor(load.get, slog.New(slog.DiscardHandler))
 		received := make([]uint64, 30)
 		for i := range received {

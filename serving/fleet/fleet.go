@@ -129,7 +129,7 @@ func (f *Fleet) scaleAll() {
 			continue
 		}
 		load := f.gateways.Load(fn.name)
-		fn.own, fn.guests = fn.rate(load), 0
+		fn.own, fn.guests = fn.work(load), scaling.Load{}
 		fn.addLoad(load)
 	}
 	for _, fn := range f.functions {
@@ -159,10 +159,10 @@ func (f *Fleet) scaleAll() {
 // wake scales a function to which a request has come, if it has no replicas or only parked ones.
 func (f *Fleet) wake(name gateway.FunctionName) {
 	if fn := f.byName[name]; fn != nil && !fn.removed && !fn.serves() {
-		fn.own, fn.guests = fn.rate(f.gateways.Load(name)), 0
+		fn.own, fn.guests = fn.work(f.gateways.Load(name)), scaling.Load{}
 		for _, guest := range f.functions {
 			if f.hostOf(guest) == fn {
-				guest.own = guest.rate(f.gateways.Load(guest.name))
+				guest.own = guest.work(f.gateways.Load(guest.name))
 				f.addGuest(guest)
 			}
 		}
@@ -172,8 +172,9 @@ func (f *Fleet) wake(name gateway.FunctionName) {
 
 // scale decides about a function and carries the decisions out.
 func (f *Fleet) scale(fn *function) {
-	rate, scaler := f.demand(fn)
-	decisions, state, err := scaler.Decide(f.now(), rate, fn.state)
+	load, scaler := f.demand(fn)
+	rate := load.Rate
+	decisions, state, err := scaler.Decide(f.now(), load, fn.state)
 	if err != nil {
 		f.log.Error("failed to scale", "function", fn.name.String(), "rate", float64(rate), "error", err)
 		return
@@ -189,6 +190,12 @@ func (f *Fleet) scale(fn *function) {
 		if f.decided != nil {
 			f.decided(fn.object, d, rate)
 		}
+	}
+	if why := scaler.WhyNoMore(f.now(), state); why != "" && why != fn.short {
+		f.log.Warn("requests are refused, and no replica is added", "function", fn.name.String(), "refused", load.Refused, "reason", why)
+		fn.short = why
+	} else if load.Rate == 0 {
+		fn.short = "" // the next burst is worth another line
 	}
 	if f.carryOut(fn) || len(decisions) > 0 {
 		f.publish(fn)
@@ -213,7 +220,7 @@ func (f *Fleet) carryOut(fn *function) (changed bool) {
 			f.log.Info("keep replica", "replica", i.Name, "instead of", InstanceName(fn.name, step.For))
 			fn.state = fn.state.Replace(step.For, i.ID, step.Configuration)
 		default:
-			f.delete(instances[step.At])
+			f.retire(instances[step.At])
 		}
 	}
 }
@@ -256,18 +263,46 @@ func (f *Fleet) delete(i *instance) {
 	case i.phase == restarting || i.phase == starting && i.readySince.IsZero():
 		f.end(i)
 	case i.phase == starting || i.phase == ready:
-		i.phase = draining
-		ctx, cancel := context.WithCancel(context.Background())
-		i.stopDrain = cancel
-		go f.drain(ctx, i)
+		f.drain(i, i.Function.Grace())
+	case i.phase == draining && i.hurry != nil:
+		i.hurry.Reset(min(i.Function.Grace(), time.Until(i.drainEnds)))
+		i.hurry = nil
 	}
 }
 
-// drain waits until an instance has answered its requests, at most for the function's grace period, which the instance then has again to end. It
-// gives up when ctx ends.
-func (f *Fleet) drain(ctx context.Context, i *instance) {
-	limited, cancel := context.WithTimeout(ctx, i.Function.Grace())
-	defer cancel()
+// longestRequest is how long a replica that is not needed may take to answer its requests while nobody needs its share. It bounds what a stream that never
+// ends can hold.
+const longestRequest = 10 * time.Minute
+
+// retire ends an instance that is not needed once it has answered its requests, however long they take within longestRequest. delete and GiveUp then make
+// it end within its grace period.
+func (f *Fleet) retire(i *instance) {
+	if i.phase != ready {
+		f.delete(i)
+		return
+	}
+	limit := max(longestRequest, i.Function.Grace())
+	i.hurry, i.drainEnds = f.drain(i, limit), time.Now().Add(limit)
+}
+
+// drain waits until an instance has answered its requests, at most until the timer that it returns, and then ends the instance, which has its grace period
+// to do so.
+func (f *Fleet) drain(i *instance, limit time.Duration) *time.Timer {
+	i.phase = draining
+	ctx, stop := context.WithCancel(context.Background())
+	limited, cut := context.WithCancel(ctx)
+	i.stopDrain = stop
+	timer := time.AfterFunc(limit, cut)
+	go func() {
+		defer timer.Stop()
+		defer cut()
+		f.awaitDrained(ctx, limited, i)
+	}()
+	return timer
+}
+
+// awaitDrained reports on f.drained when an instance has answered its requests or limited ends. It gives up when ctx ends.
+func (f *Fleet) awaitDrained(ctx, limited context.Context, i *instance) {
 	if err := f.gateways.Drain(limited, i.function.name, i.Name); err != nil && ctx.Err() == nil {
 		f.log.Warn("replica did not answer its requests in time", "replica", i.Name)
 	}

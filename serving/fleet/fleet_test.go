@@ -379,24 +379,25 @@ func TestDrain(t *testing.T) {
 
 // TestDrainAtScaleIn: a replica that the load no longer needs answers the request that it has.
 func TestDrainAtScaleIn(t *testing.T) {
-	start(t, "requestsPerSecond: 10, maxReplicas: 2, window: 2s, keepShared: 1s", func(int) life { return life{ends: second} }, func(w *world) {
+	start(t, "requestsPerSecond: 10, maxReplicas: 2, concurrency: 2, window: 2s, keepShared: 1s", func(int) life { return life{ends: second} }, func(w *world) {
 		w.load(20, 2*second, 10*ms)
 		begin := time.Since(w.begin)
 		var wait sync.WaitGroup
-		for range 2 { // one for each replica
+		for _, takes := range []time.Duration{3 * second, 3 * second, 9 * second} { // two fill the first replica, which is idle when the other one goes
 			wait.Go(func() {
-				if status, _ := w.ask(7 * second); status != 200 {
+				if status, _ := w.ask(takes); status != 200 {
 					w.Errorf("status %d", status)
 				}
 			})
+			sleep(ms)
 		}
-		sleep(5 * second)
+		sleep(7 * second)
 		if s := w.status(); s.Replicas["draining"] != 1 || s.Replicas["ready"] != 1 {
 			w.Errorf("the test shows nothing: %+v", s)
 		}
 		wait.Wait()
 		sleep(ms)
-		if len(w.deletions()) != 1 || w.deletions()[0] < begin+7*second || w.brokenRequests() > 0 {
+		if len(w.deletions()) != 1 || w.deletions()[0] < begin+9*second || w.brokenRequests() > 0 {
 			w.Errorf("deleted at %v, with %d requests", w.deletions(), w.brokenRequests())
 		}
 	})

@@ -34,6 +34,8 @@ type function struct {
 	starts, failures uint64        // of replicas
 	gpuTime          time.Duration // of the replicas that have ended
 
+	short string // why it got no more replicas when requests were last refused, as the log says
+
 	hosting
 }
 
@@ -114,7 +116,7 @@ func PolicyOf(object *api.GPUFunction) scaling.Policy {
 	}
 	return scaling.Policy{
 		Window: s.Window.Value(), Period: period, Out: out, In: in,
-		Min: least, Max: most, SharedFor: s.KeepShared.Value(), WarmFor: s.KeepWarm.Value(),
+		Min: least, Max: most, SharedFor: s.KeepShared.Value(), Reserve: true, WarmFor: s.KeepWarm.Value(),
 		Predict: scaling.Kalman, // a trend adds replicas that find nothing to do (docs/adr/0025)
 	}
 }
@@ -140,6 +142,20 @@ func (fn *function) rate(l gateway.Load) scaling.Rate {
 	return rate
 }
 
+// work returns the load of the last period: what arrived, what holds places and waits, and what was answered and refused since the last tick.
+func (fn *function) work(l gateway.Load) scaling.Load {
+	now := scaling.Load{Rate: fn.rate(l), Busy: l.InFlight, Waiting: l.Waiting, Ready: l.Replicas}
+	if fn.object != nil && fn.object.Spec.Pipeline == nil { // a replica in parts has other places than its function says
+		now.Places = *fn.object.Spec.Scaling.Concurrency * max(1, fn.object.Spec.Batching.MaxBatch)
+	}
+	if n := len(fn.counts); n > 0 {
+		before := fn.counts[n-1]
+		now.Finished = int(since(l.Answered, before.answered))
+		now.Refused = int(since(l.Refused-l.Invalid, before.refused))
+	}
+	return now
+}
+
 // since returns by how much a counter has grown, or 0 if it has fallen. A counter is the sum over several gateways. It falls when one of them is
 // gone, and what the others had counted before is no load of the present.
 func since(now, before uint64) uint64 {
@@ -153,11 +169,11 @@ func since(now, before uint64) uint64 {
 const recent = 10
 
 // counters are the counters of the load that are kept at each tick.
-type counters struct{ received, inTime, finished uint64 }
+type counters struct{ received, inTime, answered, refused, finished uint64 }
 
 // addLoad adds the load at a tick. If a counter has fallen, the earlier ones say nothing about the time since and are dropped.
 func (fn *function) addLoad(l gateway.Load) {
-	now := counters{l.Received, l.InTime, finished(l)}
+	now := counters{l.Received, l.InTime, l.Answered, l.Refused - l.Invalid, finished(l)}
 	if n := len(fn.counts); n > 0 {
 		if last := fn.counts[n-1]; now.received < last.received || now.inTime < last.inTime || now.finished < last.finished {
 			fn.counts = fn.counts[:0]
@@ -223,6 +239,8 @@ type instance struct {
 	failures   int           // consecutive failures
 	retry      time.Duration // when it is created again, on the clock of Fleet.now
 	stopDrain  context.CancelFunc
+	hurry      *time.Timer // ends the wait for requests of an instance that nobody needs; nil if that is bounded by the grace period
+	drainEnds  time.Time   // when hurry does so
 }
 
 // gpuTime returns for how long the instance has reserved GPU time until a given time, since it was last created: the elapsed time, times the part of

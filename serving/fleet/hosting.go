@@ -24,8 +24,8 @@ type hosting struct {
 	since  time.Duration        // when the host was set, or when its end began
 	told   bool                 // SetHost has been called
 	alone  *scaling.Scaler      // scaler without a minimum of replicas, for while the host serves
-	own    scaling.Rate         // rate of the function's own requests
-	guests scaling.Rate         // rate of its guests' requests
+	own    scaling.Load         // of the function's own requests
+	guests scaling.Load         // of its guests' requests
 }
 
 // SetHost makes another function, the host, provide the replicas for the requests of a function: the host scales with the load of both, and the
@@ -79,7 +79,7 @@ func (f *Fleet) addGuest(fn *function) {
 	case !fn.ends && (!fn.serves() || f.hasScaled(host, fn.since)):
 		fn.hosted = true
 	}
-	host.guests += fn.own
+	host.guests = host.guests.Plus(fn.own)
 }
 
 // hasScaled reports whether a function has the replicas for a load that it has had since a given time: that load fills its whole window, and all
@@ -97,16 +97,18 @@ func (f *Fleet) hasScaled(fn *function, since time.Duration) bool {
 	return fn.hasReady() && past >= fn.object.Spec.Scaling.Window.Value()
 }
 
-// demand returns the rate that the replicas of a function have to serve, and the scaler that decides how many it needs.
-func (f *Fleet) demand(fn *function) (scaling.Rate, *scaling.Scaler) {
+// demand returns the load that the replicas of a function have to serve, and the scaler that decides how many it needs.
+func (f *Fleet) demand(fn *function) (scaling.Load, *scaling.Scaler) {
 	host := f.hostOf(fn)
 	if fn.hosted && !fn.ends && f.byName[fn.host] == nil && !fn.serves() && f.now() < hostPause {
-		return 0, fn.alone
+		return scaling.Load{}, fn.alone
 	}
 	if host != nil && fn.hosted && !fn.ends && (host.hasReady() || !fn.serves()) {
-		return fn.guests, fn.alone
+		guests := fn.guests
+		guests.Places, guests.Ready = fn.own.Places, fn.own.Ready
+		return guests, fn.alone
 	}
-	return fn.own + fn.guests, fn.scaler
+	return fn.own.Plus(fn.guests), fn.scaler
 }
 
 // hasReady reports whether a replica of the function is ready and not parked.

@@ -14,11 +14,17 @@ type Spare struct {
 	Since    time.Duration // when it came into reserve, from a fixed time that is the same for all
 }
 
-// Spares returns the replicas of all functions that can be given up to make room for others.
+// Spares returns the replicas of all functions that can be given up to make room for others, among them those that are not needed and end when they have
+// answered their requests.
 func (f *Fleet) Spares() (all []Spare) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fn := range f.functions {
+		for _, i := range fn.sorted() {
+			if i.phase == draining && i.hurry != nil {
+				all = append(all, Spare{i.Name, fn.name, 0}) // before those in reserve
+			}
+		}
 		for _, counted := range fn.state.Instances {
 			if i := fn.instances[counted.ID]; i != nil && i.isSpare() {
 				all = append(all, Spare{i.Name, fn.name, counted.Since})
@@ -44,6 +50,11 @@ func (f *Fleet) GiveUp(name, why string) Gift {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := f.instances[name]
+	if i != nil && i.phase == draining && i.hurry != nil {
+		f.log.Info("give up replica", "replica", name, "reason", why)
+		f.delete(i)
+		return All
+	}
 	if i == nil || !i.isSpare() {
 		return Nothing
 	}

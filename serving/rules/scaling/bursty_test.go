@@ -44,7 +44,7 @@ func replay(t *testing.T, policy Policy, loads []Rate) outcome {
 	var all Rate
 	for second, load := range loads {
 		now := time.Duration(second) * time.Second
-		decisions, next, err := s.Decide(now, load, state)
+		decisions, next, err := s.Decide(now, Load{Rate: load}, state)
 		if err != nil {
 			t.Fatal(err)
 		}

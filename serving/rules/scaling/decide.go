@@ -35,6 +35,8 @@ const (
 	FromZero  Rule = "load without an instance"
 	Overflow  Rule = "load above the hot instances"
 	ScaleOut  Rule = "window above the throughput"
+	Work      Rule = "requests hold all places"
+	Refused   Rule = "requests are refused"
 	ScaleIn   Rule = "window below the throughput of one less"
 	Displaced Rule = "one shared instance at a time"
 	Unneeded  Rule = "without need for long"
@@ -67,19 +69,21 @@ func New(policy Policy, choices []Configuration) (*Scaler, error) {
 	return &Scaler{policy: policy, choices: slices.Clone(choices)}, nil
 }
 
-// Decide returns the changes for the load measured at time now, and the new state. Call it once per Policy.Period. The new state assumes that the caller
+// Decide returns the changes for the load of the period that ends at time now, and the new state. Call it once per Policy.Period. The new state assumes that the caller
 // carries out the decisions. Decide does not modify the given state, but the returned one may share its instances. now counts from any fixed time and never
 // decreases. Errors are *share.FieldError.
-func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, State, error) {
+func (s *Scaler) Decide(now time.Duration, load Load, state State) ([]Decision, State, error) {
 	if err := state.validate(now); err != nil {
 		return nil, state, err
 	}
-	if err := checkLoad(load); err != nil {
+	if err := checkLoad(load.Rate); err != nil {
 		return nil, state, err
 	}
 	unchanged := state
 	step := decider{policy: &s.policy, choices: s.choices, now: now, load: load, state: &state}
-	for _, rule := range []func() error{step.promoteSpare, step.reachMinimum, step.addSample, step.scaleOut, step.scaleIn, step.ageIdle} {
+	for _, rule := range []func() error{
+		step.remember, step.promoteSpare, step.reachMinimum, step.addSample, step.scaleOut, step.followWork, step.spendBudget, step.scaleIn, step.ageIdle,
+	} {
 		if err := rule(); err != nil {
 			return nil, unchanged, err
 		}

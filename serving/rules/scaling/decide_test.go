@@ -38,7 +38,7 @@ func (r *run) load(load Rate, seconds int) []Decision {
 	var all []Decision
 	for range seconds {
 		r.now += time.Second
-		decisions, state, err := r.scaler.Decide(r.now, load, r.state)
+		decisions, state, err := r.scaler.Decide(r.now, Load{Rate: load}, r.state)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestScaleInTakesTheLeastEfficient(t *testing.T) {
 	s := newScaler(t, Policy{Min: 1}, size, small)
 	state := State{LastID: 3, Instances: []Instance{{ID: 1, Configuration: small}, {ID: 2, Configuration: size}, {ID: 3, Configuration: size}}}
 	for now := time.Second; ; now += time.Second {
-		decisions, next, err := s.Decide(now, 15, state)
+		decisions, next, err := s.Decide(now, Load{Rate: 15}, state)
 		if err != nil || now > 31*time.Second {
 			t.Fatalf("at %v: %v", now, err)
 		}
@@ -162,7 +162,7 @@ func TestSamplesKeepTime(t *testing.T) {
 	r.now += time.Minute
 	r.want("after a pause", r.load(25, 1))
 	for range 100 {
-		decisions, state, err := r.scaler.Decide(r.now+time.Millisecond, 25, r.state)
+		decisions, state, err := r.scaler.Decide(r.now+time.Millisecond, Load{Rate: 25}, r.state)
 		if err != nil || len(decisions) > 0 {
 			t.Fatalf("within one second: %v, %v", decisions, err)
 		}

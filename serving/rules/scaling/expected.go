@@ -28,7 +28,7 @@ func Expected(policy Policy, instance Configuration, rate Rate) (float64, error)
 	arrivals := distuv.Poisson{Lambda: float64(rate), Src: rand.NewPCG(1, 2)}
 	state, sum := State{}, 0
 	for second := range expectedWarm + expectedLength {
-		if _, state, err = s.Decide(time.Duration(second)*time.Second, Rate(arrivals.Rand()), state); err != nil {
+		if _, state, err = s.Decide(time.Duration(second)*time.Second, Load{Rate: Rate(arrivals.Rand())}, state); err != nil {
 			return 0, err
 		}
 		if second >= expectedWarm {

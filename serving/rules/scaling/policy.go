@@ -17,6 +17,7 @@ type Policy struct {
 	Min, Max int // least number of hot instances (default 0: scale to zero) and greatest number of all instances (default 10)
 
 	SharedFor time.Duration // after which an idle Shared instance becomes Warm; default 30 s (U10)
+	Reserve   bool          // keep every instance that is not needed Shared for SharedFor, not only one at a time
 	WarmFor   time.Duration // after which an idle Warm instance is deleted; default 10 min
 
 	Predict Predictor // default MeanOrTrend

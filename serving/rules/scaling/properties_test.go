@@ -24,9 +24,9 @@ func TestDecideProperties(t *testing.T) {
 			}
 			now += time.Second
 			load := Rate(level * (0.8 + 0.4*random.Float64()))
-			before := State{slices.Clone(state.Samples), slices.Clone(state.Instances), state.LastID}
-			decisions, next, err := s.Decide(now, load, state)
-			again, _, _ := s.Decide(now, load, state)
+			before := State{slices.Clone(state.Samples), slices.Clone(state.Instances), state.LastID, slices.Clone(state.recent), state.reserve}
+			decisions, next, err := s.Decide(now, Load{Rate: load}, state)
+			again, _, _ := s.Decide(now, Load{Rate: load}, state)
 			if err != nil || !reflect.DeepEqual(before, state) || !slices.Equal(decisions, again) {
 				t.Fatalf("error %v, or the input changed, or %v is not %v", err, decisions, again)
 			}

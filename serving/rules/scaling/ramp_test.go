@@ -39,7 +39,7 @@ func TestFaSTRamp(t *testing.T) {
 			for _, load := range ramp() {
 				now += time.Second
 				unserved, requests = unserved+max(0, load-hotOf(state)), requests+load
-				decisions, next, err := s.Decide(now, load, state)
+				decisions, next, err := s.Decide(now, Load{Rate: load}, state)
 				if err != nil {
 					t.Fatal(err)
 				}

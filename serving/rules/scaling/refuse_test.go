@@ -53,7 +53,7 @@ func TestDecideRefuses(t *testing.T) {
 		"no share whatsoever": {1, State{LastID: 1, Instances: []Instance{{ID: 1}}}, "sm"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decisions, _, err := newScaler(t, Policy{}, size).Decide(time.Minute, c.load, c.state)
+			decisions, _, err := newScaler(t, Policy{}, size).Decide(time.Minute, Load{Rate: c.load}, c.state)
 			if len(decisions) > 0 {
 				t.Errorf("%v", decisions)
 			}
@@ -65,7 +65,7 @@ func TestDecideRefuses(t *testing.T) {
 // A predictor of one's own that answers nonsense is refused too.
 func TestPredictorRefused(t *testing.T) {
 	s := newScaler(t, Policy{Predict: func([]Rate) Rate { return Rate(nan()) }}, size)
-	_, _, err := s.Decide(time.Second, 1, State{})
+	_, _, err := s.Decide(time.Second, Load{Rate: 1}, State{})
 	wantField(t, "gap", err)
 }
 
@@ -88,7 +88,7 @@ func FuzzDecide(f *testing.F) {
 			return
 		}
 		for range 3 {
-			_, next, err := s.Decide(time.Duration(now), Rate(load), state)
+			_, next, err := s.Decide(time.Duration(now), Load{Rate: Rate(load)}, state)
 			if _, typed := errors.AsType[*share.FieldError](err); err != nil && !typed {
 				t.Fatal(err)
 			}

@@ -50,6 +50,8 @@ type State struct {
 	Samples   []Sample   // oldest first
 	Instances []Instance // by ID ascending
 	LastID    ID
+	recent    []work // oldest first; like reserve no part of the JSON: after a restart they begin anew
+	reserve   reserve
 }
 
 // Without returns s without the instance id. It does not modify s.

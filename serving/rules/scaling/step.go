@@ -10,7 +10,7 @@ type decider struct {
 	policy    *Policy
 	choices   []Configuration
 	now       time.Duration
-	load      Rate
+	load      Load
 	state     *State
 	decisions []Decision
 	owned     bool  // state.Instances has been cloned from the caller's
@@ -20,7 +20,7 @@ type decider struct {
 // promoteSpare makes Shared and Warm instances Hot as soon as the load exceeds the throughput of the Hot ones. A promotion is fast, so it
 // does not wait for a window of samples.
 func (s *decider) promoteSpare() error {
-	gap := s.load - s.hotThroughput()
+	gap := s.load.Rate - s.hotThroughput()
 	for _, at := range s.state.spareInstances() {
 		if gap <= 0 {
 			break
@@ -51,7 +51,7 @@ func (s *decider) reachMinimum() error {
 
 // addSample adds the present load to the window of samples, which the rules before it may have cleared.
 func (s *decider) addSample() error {
-	s.state.Samples = window(s.state.Samples).add(Sample{s.now, s.load}, s.policy.Window, s.policy.Period)
+	s.state.Samples = window(s.state.Samples).add(Sample{s.now, s.load.Rate}, s.policy.Window, s.policy.Period)
 	return nil
 }
 
@@ -60,8 +60,8 @@ func (s *decider) addSample() error {
 // for the window.
 func (s *decider) scaleOut() error {
 	w, throughput := window(s.state.Samples), s.throughput()
-	rule, least := FromZero, s.load
-	if throughput > 0 || s.load <= 0 {
+	rule, least := FromZero, s.load.Rate
+	if throughput > 0 || s.load.Rate <= 0 {
 		if w.countAbove(throughput) < s.policy.Out {
 			return nil
 		}
@@ -75,10 +75,11 @@ func (s *decider) scaleOut() error {
 
 // scaleIn demotes Hot instances once enough samples of the window are below the throughput of one instance fewer. ScaleDown chooses the
 // instances such that the rest serve the load that the other samples reach or the predicted load, whichever is larger. The most efficient
-// of the demoted instances becomes the function's only Shared instance; the others, and the previous Shared instance, become Warm.
+// of the demoted instances becomes the function's only Shared instance; the others, and the previous Shared instance, become Warm. With
+// Policy.Reserve they all become or stay Shared.
 func (s *decider) scaleIn() error {
 	w, queue := window(s.state.Samples), s.hot()
-	may := max(0, len(queue)-s.policy.Min)
+	may := max(0, len(queue)-max(s.policy.Min, s.instancesForWork()))
 	if may == 0 || w.countBelow(s.state.throughputOf(queue)-s.state.Instances[queue[0]].Configuration.Throughput) <= s.policy.In {
 		return nil
 	}
@@ -89,11 +90,13 @@ func (s *decider) scaleIn() error {
 	}
 	leaving := queue[:ScaleDown(demand-s.hotThroughput(), throughputs)]
 	for i, at := range leaving {
-		if i < len(leaving)-1 {
+		if i < len(leaving)-1 && !s.policy.Reserve {
 			s.move(at, Warm, Demote, ScaleIn)
 			continue
 		}
-		s.demoteShared()
+		if !s.policy.Reserve {
+			s.demoteShared()
+		}
 		s.move(at, Shared, Demote, ScaleIn)
 	}
 	return nil
@@ -110,9 +113,12 @@ func (s *decider) demoteShared() {
 
 // ageIdle makes a Shared instance Warm, and deletes a Warm one, once it has not been needed for the time that the policy sets.
 func (s *decider) ageIdle() error {
+	loaded := len(s.state.Instances)
 	for at := range s.state.Instances {
 		switch i := &s.state.Instances[at]; {
-		case i.Residency == Shared && s.now-i.Since >= s.policy.SharedFor:
+		case i.Residency == Shared && s.now-i.Since >= s.sharedFor() && loaded > s.instancesForWork():
+			loaded--
+			s.state.reserve.end(s.now)
 			s.move(at, Warm, Demote, Unneeded)
 		case i.Residency == Warm && s.now-i.Since >= s.policy.WarmFor:
 			s.move(at, Cold, Delete, Unneeded)
@@ -140,6 +146,9 @@ func (s *decider) hot() []int {
 
 func (s *decider) create(added []Configuration, rule Rule) {
 	s.own()
+	if len(added) > 0 && rule != Bounds {
+		s.state.reserve.missed(s.now, s.policy.SharedFor)
+	}
 	for _, c := range added {
 		s.state.LastID++
 		s.state.Instances = append(s.state.Instances, Instance{ID: s.state.LastID, Configuration: c, Since: s.now})

@@ -1,0 +1,173 @@
+package scaling
+
+import (
+	"testing"
+	"time"
+)
+
+// served is a function whose requests each hold a place for a given time, second by second.
+type served struct {
+	starts  int          // seconds until a replica is ready
+	takes   int          // seconds of a request
+	waits   int          // seconds after which a waiting request is refused
+	refused int          // so far
+	began   map[ID]int   // when replicas were created
+	ends    map[ID][]int // of the requests at replicas
+	queue   []int        // when those that wait came
+	broken  int          // requests whose replica was removed
+	most    int          // replicas at a time
+	actions map[Rule]int // decisions
+	scaler  *Scaler
+	state   State
+	places  int
+}
+
+func (s *served) second(t *testing.T, now, come int) {
+	t.Helper()
+	finished, refused, busy, ready := 0, 0, 0, 0
+	for range come {
+		s.queue = append(s.queue, now)
+	}
+	for id, ends := range s.ends {
+		var left []int
+		for _, at := range ends {
+			if at > now {
+				left = append(left, at)
+			} else {
+				finished++
+			}
+		}
+		s.ends[id] = left
+	}
+	for _, i := range s.state.Instances {
+		if s.began[i.ID]+s.starts > now {
+			continue
+		}
+		ready++
+		for len(s.queue) > 0 && len(s.ends[i.ID]) < s.places {
+			s.queue = s.queue[1:]
+			s.ends[i.ID] = append(s.ends[i.ID], now+s.takes)
+		}
+		busy += len(s.ends[i.ID])
+	}
+	for len(s.queue) > 0 && ready > 0 && now-s.queue[0] >= s.waits {
+		s.queue, refused = s.queue[1:], refused+1
+	}
+	s.refused += refused
+	decisions, state, err := s.scaler.Decide(time.Duration(now)*time.Second, Load{
+		Rate: max(Rate(come), 0.0001), Busy: busy, Waiting: len(s.queue), Places: s.places, Ready: ready, Finished: finished, Refused: refused,
+	}, s.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.state = state
+	for _, d := range decisions {
+		s.actions[d.Rule]++
+		if d.Action == Create {
+			s.began[d.Instance.ID] = now
+		}
+		if d.Instance.Residency >= Warm { // as a fleet without parking
+			s.broken += len(s.ends[d.Instance.ID])
+			s.state = s.state.Without(d.Instance.ID)
+			delete(s.ends, d.Instance.ID)
+		}
+	}
+	s.most = max(s.most, len(s.state.Instances))
+}
+
+func long(t *testing.T) *served {
+	out, in := Votes(20)
+	c := size
+	c.Throughput = 1
+	return &served{
+		starts: 2, takes: 40, waits: 5, places: 4, began: map[ID]int{}, ends: map[ID][]int{}, actions: map[Rule]int{},
+		scaler: newScaler(t, Policy{Window: 20 * time.Second, Out: out, In: in, Min: 1, Max: 3, Reserve: true, Predict: Kalman}, c),
+	}
+}
+
+// TestLongRequests: streams of 40 s, one every 2 s, need more than the four places of one replica although half a request a second is half of what a
+// replica is said to do. Twelve places hold twelve of the twenty; two more come when the first ones have ended.
+func TestLongRequests(t *testing.T) {
+	s := long(t)
+	for now := range 100 {
+		come := 0
+		if now >= 10 && now < 50 && now%2 == 0 {
+			come = 1
+		}
+		s.second(t, now, come)
+	}
+	if s.most != 3 || s.refused > 6 || s.broken > 0 || s.actions[Work] == 0 {
+		t.Errorf("%d replicas, %d of 20 refused, %d broken, decisions %v; want 3 replicas, at most 6 refused and none broken", s.most, s.refused, s.broken, s.actions)
+	}
+}
+
+// TestWaiting: requests that come at once and wait for one another get a replica each.
+func TestWaiting(t *testing.T) {
+	s := long(t)
+	s.takes, s.waits, s.places = 15, 60, 1
+	for now := range 60 {
+		come := 0
+		if now == 10 {
+			come = 4
+		}
+		s.second(t, now, come)
+	}
+	if s.most != 3 || s.actions[Work] == 0 {
+		t.Errorf("%d replicas, decisions %v; want 3", s.most, s.actions)
+	}
+}
+
+// TestSpendBudget: a function that refuses requests gets more replicas whatever its rate is, until it refuses none or may have no more. It is told why.
+func TestSpendBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused, waits int // requests refused in a second; replicas that are starting
+		want           int
+		why            string
+	}{
+		"refusals":          {5, 0, 4, "it has as many replicas as it may have (maxReplicas)"},
+		"within the budget": {0, 0, 1, ""},
+		"starting":          {5, 1, 1, "replicas are starting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scaler, state := newScaler(t, Policy{Min: 1, Max: 4, Reserve: true}, size), State{}
+			for second := range 60 {
+				load := Load{Rate: 8, Places: 1, Finished: 8, Refused: c.refused, Ready: max(0, len(state.Instances)-c.waits)}
+				_, next, err := scaler.Decide(time.Duration(second)*time.Second, load, state)
+				if err != nil {
+					t.Fatal(err)
+				}
+				state = next
+			}
+			why := scaler.WhyNoMore(59*time.Second, state)
+			if len(state.Instances) != c.want || why != c.why {
+				t.Errorf("%d replicas, reason %q; want %d, %q", len(state.Instances), why, c.want, c.why)
+			}
+		})
+	}
+}
+
+// TestReserveIsLearned: a function whose replica is needed again soon after it has left the reserve keeps the next one longer, up to four times, and
+// forgets that in time.
+func TestReserveIsLearned(t *testing.T) {
+	out, in := Votes(4)
+	r := start(t, Policy{Window: 4 * time.Second, Out: out, In: in, SharedFor: 10 * time.Second, Reserve: true})
+	kept := func() (seconds int) {
+		for r.load(5, 1); r.count(Hot)+r.count(Shared) > 0; seconds++ {
+			r.load(0, 1)
+		}
+		for _, i := range r.state.Instances { // as a fleet without parking
+			r.state = r.state.Without(i.ID)
+		}
+		return seconds
+	}
+	first, second, third, fourth := kept(), kept(), kept(), kept()
+	if second != first+10 || third != first+30 || fourth != third {
+		t.Errorf("kept for %d, %d, %d, %d s", first, second, third, fourth)
+	}
+	r.load(0, 3600)
+	kept()
+	r.load(0, 300)
+	if later := kept(); later != second {
+		t.Errorf("kept for %d s after an hour, want %d", later, second)
+	}
+}
