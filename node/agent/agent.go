@@ -12,11 +12,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
@@ -33,6 +35,7 @@ import (
 	"github.com/gshare-dev/gshare/node/parking"
 	"github.com/gshare-dev/gshare/node/partition/ondemand"
 	"github.com/gshare-dev/gshare/node/ticket"
+
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
@@ -318,4 +321,44 @@ func lockNode(ctx context.Context, name string) (unlock func(), err error) {
 			return nil, fmt.Errorf("another agent serves this node: %w", err)
 		}
 	}
+}
+
+// Prefer implements GetPreferredAllocation: it chooses n tickets (device IDs of gshare/vgpu), preferably those numbered like the slices of
+// the container's placement. The choice only makes the kubelet's records easier to read.
+func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []string {
+	ctx, cancel := context.WithTimeout(ctx, preferWithin)
+	defer cancel()
+	var placed []string
+	if pods, err := a.Pods.TryList(ctx); err == nil {
+		placed = a.placedSlices(pods, n)
+	}
+	return ticket.Prefer(available, must, a.devices.sliceIndexes(placed), n)
+}
+
+// placedSlices returns the slices of the only placed container that has n vGPUs and no tickets yet. It returns none if several such
+// containers have different slices.
+func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
+	for _, pod := range pods {
+		if kube.Ended(pod) || a.Records.Complete(pod.UID) {
+			continue
+		}
+		placement, present, err := kube.PlacementOf(pod)
+		if !present || err != nil {
+			continue
+		}
+		for _, c := range placement.Containers {
+			var of []string
+			for _, v := range c.VGPUs {
+				of = append(of, v.Slice)
+			}
+			switch {
+			case len(of) != n:
+			case placed != nil && !slices.Equal(placed, of):
+				return nil
+			default:
+				placed = of
+			}
+		}
+	}
+	return placed
 }

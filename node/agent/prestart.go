@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/kubelet"
-	"github.com/gshare-dev/gshare/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
@@ -120,44 +118,4 @@ func (g *granter) reportRefusedStart(pod *v1.Pod, refusal *grant.Refusal) {
 	if err != nil { // the kubelet repeats the start
 		g.Log.Warn("failed to report residency", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
-}
-
-// Prefer implements GetPreferredAllocation: it chooses n tickets (device IDs of gshare/vgpu), preferably those numbered like the slices of
-// the container's placement. The choice only makes the kubelet's records easier to read.
-func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []string {
-	ctx, cancel := context.WithTimeout(ctx, preferWithin)
-	defer cancel()
-	var placed []string
-	if pods, err := a.Pods.TryList(ctx); err == nil {
-		placed = a.placedSlices(pods, n)
-	}
-	return ticket.Prefer(available, must, a.devices.sliceIndexes(placed), n)
-}
-
-// placedSlices returns the slices of the only placed container that has n vGPUs and no tickets yet. It returns none if several such
-// containers have different slices.
-func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
-	for _, pod := range pods {
-		if kube.Ended(pod) || a.Records.Complete(pod.UID) {
-			continue
-		}
-		placement, present, err := kube.PlacementOf(pod)
-		if !present || err != nil {
-			continue
-		}
-		for _, c := range placement.Containers {
-			var of []string
-			for _, v := range c.VGPUs {
-				of = append(of, v.Slice)
-			}
-			switch {
-			case len(of) != n:
-			case placed != nil && !slices.Equal(placed, of):
-				return nil
-			default:
-				placed = of
-			}
-		}
-	}
-	return placed
 }

@@ -6,14 +6,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/node/cgroup"
+	"github.com/gshare-dev/gshare/node/process"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 const defaultCommandTimeout = 2 * time.Second
@@ -265,3 +275,408 @@ func parsePIDs(answer string) (pids []int) {
 
 // isFaulted reports whether the status of an MPS server (INITIALIZING, ACTIVE or FAULT) is a fault.
 func isFaulted(status string) bool { return strings.Contains(strings.ToUpper(status), "FAULT") }
+
+// A tenant can choose any name, arguments and environment for a process. The user and the pod of a process, however, are known from the
+// kernel.
+
+// findProcesses returns the PIDs of the slice's MPS daemons and servers, no matter who started them. Servers survive a daemon that was
+// killed.
+func (c control) findProcesses() (daemons, servers []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, nil
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		switch process.Program(pid) {
+		case filepath.Base(c.program()):
+			if hasAgentUser(pid) && c.isProcessOfSlice(pid) && hasArguments(pid, "-d") { // without -d it is a client that sends commands
+				daemons = append(daemons, pid)
+			}
+		case ServerProgram:
+			if c.isProcessOfSlice(pid) {
+				servers = append(servers, pid)
+			}
+		}
+	}
+	return daemons, servers
+}
+
+// isProcessOfSlice reports whether a process was started for the slice, according to its environment, and not by a tenant.
+func (c control) isProcessOfSlice(pid int) bool {
+	if isInOtherPod(pid) {
+		return false // checked first: reading the memory of a tenant's process can take as long as the tenant likes
+	}
+	environment, err := process.ReadFile(pid, "environ")
+	return err == nil && bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+pipeVariable+c.PipeDir(c.slice)+"\x00"))
+}
+
+// hasArguments reports whether the command line of a process contains the given arguments in a row.
+func hasArguments(pid int, arguments ...string) bool {
+	line, err := process.ReadFile(pid, "cmdline")
+	return err == nil && strings.Contains("\x00"+string(line), "\x00"+strings.Join(arguments, "\x00")+"\x00")
+}
+
+// hasAgentUser reports whether a process runs as the agent's user, as MPS daemons do. The user of MPS servers depends on the driver.
+func hasAgentUser(pid int) bool {
+	uid, err := process.User(pid)
+	return err == nil && uid == os.Getuid()
+}
+
+// isInOtherPod reports whether a process is in another pod than the agent, or in an unknown pod. A daemon is in the agent's pod until it is
+// moved to the detached cgroup, and then in none.
+func isInOtherPod(pid int) bool {
+	c, err := containerOf(pid)
+	if errors.Is(err, cgroup.ErrNoContainer) {
+		return false
+	}
+	own, _ := containerOf(os.Getpid())
+	return err != nil || c.PodUID != own.PodUID
+}
+
+func containerOf(pid int) (cgroup.Container, error) {
+	m, err := cgroup.Of(pid)
+	if err != nil {
+		return cgroup.Container{}, err
+	}
+	return m.Container()
+}
+
+// killTimeout is how long a killed process may take to end. One that hangs in the driver may never end.
+const killTimeout = time.Second
+
+// killAll kills the slice's daemon and servers, waits until they have ended, and removes their pipes.
+func (c control) killAll() (all error) {
+	daemons, servers := c.findProcesses()
+	for _, pid := range append(daemons, servers...) {
+		p, err := process.Open(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		if c.isProcessOfSlice(pid) { // the PID has not been reused
+			all = errors.Join(all, p.Kill(), waitForExit(p))
+		}
+		p.Close()
+	}
+	return errors.Join(all, c.removePipes())
+}
+
+// waitForExit blocks until a process has ended. It returns an error after killTimeout.
+func waitForExit(p process.Process) error {
+	for end := time.Now().Add(killTimeout); p.Alive(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return fmt.Errorf("process %d has not ended %v after SIGKILL", p.PID, killTimeout)
+		}
+	}
+	return nil
+}
+
+// removePipes removes the pipes of a daemon that has ended: clients that find them would hang or fail, and so would the next daemon.
+// Directories that containers may have mounted stay, as a mount would not follow a new directory of the same name. Since tenants can write
+// to them, links in them are never followed out of the directory.
+func (c control) removePipes() error {
+	return errors.Join(removePipesIn(c.PipeDir(c.slice)), removePipesIn(c.ClientDir(c.slice)))
+}
+
+func removePipesIn(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return ignoreNotExist(err)
+	}
+	defer root.Close()
+	return removeContents(root, ".")
+}
+
+// removeContents removes what a directory contains, except for directories that containers may have mounted, and their parents.
+func removeContents(root *os.Root, dir string) (all error) {
+	entries, err := fs.ReadDir(root.FS(), dir)
+	all = ignoreNotExist(err)
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		switch {
+		case !e.IsDir() || name != serverName && !isNamespaceDir(name):
+			all = errors.Join(all, root.RemoveAll(name))
+		case isNamespaceDir(name):
+			_ = removeContents(root, name) // may fail: the tenant can create files meanwhile, which must not keep the next daemon from starting
+		default:
+			all = errors.Join(all, removeContents(root, name))
+		}
+	}
+	return all
+}
+
+// isNamespaceDir reports whether a path relative to a slice's pipe directory is the directory of an MPS v3 namespace.
+func isNamespaceDir(name string) bool { return path.Dir(name) == serverName }
+
+// The commands of MPS v3 follow NVIDIA's pages "MPS v3 Interface" and "MPS v3 Namespaces" of release 615. These pages confirm: -d -p 3, -m,
+// -q, the verbs and options below, their output as comma-separated values, the directory of a namespace, and names of lowercase letters,
+// digits and underscores. Not confirmed, for lack of such a driver: fractions of a percent (the page says 1 to 100, but its tables have two
+// decimals), the status of a server after a fault (assumed to be as in v2), reuse of a directory of the same name, and a directory mounted
+// at another path in a container.
+
+// version3Flags are the command-line flags that select MPS v3. NVIDIA's guide for Dynamo passes them with each command; the program uses
+// the version of the running daemon in any case.
+var version3Flags = []string{"-p", "3"}
+
+// serverName is the name of the only MPS server of a slice's daemon. Work of several servers would be time-sliced on the device.
+const serverName = "shares"
+
+const csvFormat = "--format=csv,noheader"
+
+// commandV3 sends one command to a daemon of MPS v3 and returns its output, or an error if the daemon refuses it.
+func (c control) commandV3(ctx context.Context, words ...string) (string, error) {
+	return c.retry(ctx, func(ctx context.Context) (string, error) {
+		output, err := c.run(ctx, "", append(slices.Clone(version3Flags), words...)...)
+		if err != nil && (strings.HasSuffix(err.Error(), "exit status 1: ") || strings.HasSuffix(err.Error(), busyText)) && c.hasPipe() {
+			err = fmt.Errorf("%w: %w", errBusy, err)
+		}
+		return output, err
+	})
+}
+
+// busyText is what the control program prints if the daemon closes its session before all commands are sent.
+const busyText = "Cannot send command to MPS control daemon process"
+
+// parseRecords parses comma-separated values with one record per line.
+func parseRecords(answer string) (all [][]string) {
+	for line := range strings.Lines(answer) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, strings.Split(line, ","))
+		}
+	}
+	return all
+}
+
+// listServersV3 queries a daemon of MPS v3 for its servers (name, uid, pid, status) and their clients (pid, ...).
+func (c control) listServersV3(ctx context.Context) (found []server, err error) {
+	list, err := c.commandV3(ctx, "server", "list", csvFormat)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range parseRecords(list) {
+		if len(r) < 4 {
+			continue
+		}
+		clients, err := c.commandV3(ctx, "client", "list", "--server="+r[0], csvFormat)
+		if err != nil {
+			return nil, err
+		}
+		s := server{name: r[0], fault: isFaulted(r[3])}
+		s.pid, _ = strconv.Atoi(r[2])
+		for _, client := range parseRecords(clients) {
+			s.clients = append(s.clients, parsePIDs(client[0])...)
+		}
+		found = append(found, s)
+	}
+	return found, nil
+}
+
+// listNamespaces returns the names of the MPS server's namespaces.
+func (c control) listNamespaces(ctx context.Context) (names []string, err error) {
+	list, err := c.commandV3(ctx, "namespace", "list", "--server="+serverName, csvFormat)
+	for _, r := range parseRecords(list) {
+		names = append(names, r[0])
+	}
+	return names, err
+}
+
+// setLimits sets all limits of a share's MPS namespace. A limit that is not set is unlimited; those of the server are not inherited.
+func (c control) setLimits(ctx context.Context, m Member) error {
+	priority := "0"
+	if m.LowPriority {
+		priority = "1"
+	}
+	_, err := c.commandV3(ctx, "namespace", "set", m.Name, "--server="+serverName,
+		"--active-thread-percentage="+strings.TrimSuffix(m.SMs.Percent(), "%"),
+		"--pinned-memory-limit="+strconv.FormatInt(int64((m.Memory+ContextMemory(m.SMs))/share.MiB), 10)+"M", "--client-priority="+priority)
+	return err
+}
+
+// terminateNamespace terminates the CUDA work of all clients of an MPS namespace.
+func (c control) terminateNamespace(ctx context.Context, name string) (all error) {
+	list, err := c.commandV3(ctx, "client", "list", "--server="+serverName, csvFormat)
+	if err != nil {
+		return err
+	}
+	for _, r := range parseRecords(list) {
+		for _, pid := range parsePIDs(r[0]) {
+			if slices.Contains(r, name) {
+				all = errors.Join(all, c.terminateClient(ctx, server{}, pid))
+			}
+		}
+	}
+	return all
+}
+
+// runsVersion3 reports whether the running daemon, which an earlier agent may have started, uses MPS v3.
+func (c control) runsVersion3() bool {
+	pids, _ := c.findProcesses()
+	return slices.ContainsFunc(pids, hasVersion3Arguments)
+}
+
+func hasVersion3Arguments(pid int) bool { return hasArguments(pid, version3Flags...) }
+
+// recordVersion stores the version of the daemon that runs or is about to be started, so that its successor can be given the same version.
+func (c control) recordVersion() error {
+	if !c.isVersion3 {
+		return ignoreNotExist(os.Remove(c.versionFile()))
+	}
+	return errors.Join(os.MkdirAll(c.logDir(c.slice), 0o755), os.WriteFile(c.versionFile(), nil, 0o644))
+}
+
+// recordedVersion3 reports whether the last daemon of the slice used MPS v3.
+func (c control) recordedVersion3() bool {
+	_, err := os.Stat(c.versionFile())
+	return err == nil
+}
+
+// versionFile returns the path of a marker file that exists only if the last daemon of the slice used MPS v3.
+func (c control) versionFile() string { return filepath.Join(c.logDir(c.slice), "version3") }
+
+func ignoreNotExist(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Before version 3, an MPS server and its clients exchange files in /dev/shm, and CUDA fails with error 805 if they see different ones. Each
+// container has its own /dev/shm by default. So the agent mounts a tmpfs for each slice, which the daemon and the containers of the slice
+// have at /dev/shm.
+
+// SharedMemoryPath is where programs have their POSIX shared memory.
+const SharedMemoryPath = "/dev/shm"
+
+// sharedMemoryDir contains the mount points of all slices.
+const sharedMemoryDir = "shm"
+
+// sharedMemoryLimits are the mount options that limit how much the processes of a slice can leave in their shared memory. Kubernetes counts
+// its pages as memory of the pod that wrote them, while that pod exists.
+const sharedMemoryLimits = "size=1g,nr_inodes=64k,mode=0755"
+
+func (d Daemons) sharedMemoryMount(slice string) string {
+	return filepath.Join(d.Dir, sharedMemoryDir, slice)
+}
+
+// SharedMemory returns the directory that the MPS daemon and the containers of a slice have at /dev/shm. It is a directory inside the
+// slice's tmpfs, and not the mount point, so that no container can be created with it while the tmpfs is not mounted.
+func (d Daemons) SharedMemory(slice string) string {
+	return filepath.Join(d.sharedMemoryMount(slice), "files")
+}
+
+// mountSharedMemory mounts the shared memory of the slice, unless an earlier daemon or agent has done so.
+func (c control) mountSharedMemory() error {
+	point, files := c.sharedMemoryMount(c.slice), c.SharedMemory(c.slice)
+	if err := os.MkdirAll(point, 0o755); err != nil {
+		return err
+	}
+	mounted, err := isMountPoint(point)
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		if err := unix.Mount("gshare-mps", point, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, sharedMemoryLimits); err != nil {
+			return fmt.Errorf("mount the shared memory of slice %s: %w", c.slice, err)
+		}
+	}
+	if err := os.Mkdir(files, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return os.Chmod(files, os.ModeSticky|0o777)
+}
+
+// unmountSharedMemory unmounts the shared memory of a slice, if it is mounted. Its files remain available to processes that still have it
+// mounted.
+func (d Daemons) unmountSharedMemory(slice string) error {
+	point := d.sharedMemoryMount(slice)
+	mounted, err := isMountPoint(point)
+	if err != nil {
+		return ignoreNotExist(err)
+	}
+	if mounted {
+		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fmt.Errorf("unmount the shared memory of slice %s: %w", slice, err)
+		}
+	}
+	return os.Remove(point)
+}
+
+// slicesWithSharedMemory returns the slices whose shared memory is or was being mounted.
+func (d Daemons) slicesWithSharedMemory() (slices []string) {
+	entries, _ := os.ReadDir(filepath.Join(d.Dir, sharedMemoryDir))
+	for _, e := range entries {
+		slices = append(slices, e.Name())
+	}
+	return slices
+}
+
+// unmountAll unmounts the shared memory of all slices.
+func (d Daemons) unmountAll() (all error) {
+	for _, slice := range d.slicesWithSharedMemory() {
+		all = errors.Join(all, d.unmountSharedMemory(slice))
+	}
+	return all
+}
+
+// isMountPoint reports whether a file system of its own is mounted at a directory.
+func isMountPoint(dir string) (bool, error) {
+	var own, parent syscall.Stat_t
+	if err := errors.Join(syscall.Lstat(dir, &own), syscall.Lstat(filepath.Dir(dir), &parent)); err != nil {
+		return false, err
+	}
+	return own.Dev != parent.Dev, nil
+}
+
+// withSharedMemory calls start on a thread with its own mount namespace, in which dir is mounted at /dev/shm. Processes that start creates
+// stay in that namespace. Mounts that are later made or removed outside of it are made or removed inside it, too.
+func withSharedMemory(dir string, start func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: no other goroutine may run in this namespace, so the thread ends with this one
+		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+			done <- fmt.Errorf("create a mount namespace for the MPS daemon: %w", err)
+			return
+		}
+		if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""), unix.Mount(dir, SharedMemoryPath, "", unix.MS_BIND, "")); err != nil {
+			done <- fmt.Errorf("mount %s at %s for the MPS daemon: %w", dir, SharedMemoryPath, err)
+			return
+		}
+		done <- start()
+	}()
+	return <-done
+}
+
+// usesSharedMemory reports whether the daemon of the slice is started with the slice's shared memory.
+func (c control) usesSharedMemory() bool { return c.OwnSharedMemory && !c.isVersion3 }
+
+// sharedMemoryMissing returns why containers cannot share memory with the daemon with a PID, or an empty string if they can.
+func (c control) sharedMemoryMissing(pid int) string {
+	if !c.usesSharedMemory() {
+		return ""
+	}
+	own, ownErr := os.Stat(c.SharedMemory(c.slice))
+	daemons, err := os.Stat(fmt.Sprintf("/proc/%d/root%s", pid, SharedMemoryPath))
+	if err := errors.Join(ownErr, err); err != nil {
+		return "the shared memory of the slice is missing: " + err.Error()
+	}
+	if !os.SameFile(own, daemons) {
+		return "the daemon has another /dev/shm than the slice's containers: an earlier version of the agent has started it, and it ends with the slice's last pod"
+	}
+	return ""
+}
+
+// releaseSharedMemory unmounts the shared memory of a slice whose daemon has ended, unless a share has been opened or granted there
+// meanwhile.
+func (m *Manager) releaseSharedMemory(slice string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.OwnSharedMemory || len(m.daemons[slice].pending)+len(m.members[slice]) > 0 {
+		return
+	}
+	if err := m.unmountSharedMemory(slice); err != nil {
+		m.Log.Error("failed to unmount shared memory of MPS", "slice", slice, "error", err)
+	}
+}

@@ -36,20 +36,6 @@ const framesPerVGPU = 2000
 // process sends one for each turn, and there are at most a few hundred turns in a second.
 const framesPerContainer = 4000
 
-// serveConnection handles the frames of one connection of a process until it is closed, and waits until its pages are unused.
-func (c *Container) serveConnection(conn *net.UnixConn, peer process.Process) {
-	k := &connection{Container: c, conn: conn, peer: peer, limiter: newLimiter(framesPerVGPU * len(c.VGPUs))}
-	err := k.run()
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		c.refuse(conn, peer, err)
-	}
-	c.detachConnection(conn)
-	k.endSession()
-	k.inheritor.Close()
-	k.peer.Close() // ends the goroutine of watchProcess
-	c.endDetached()
-}
-
 // run handles HELLO and then the other frames, until the connection ends.
 func (k *connection) run() error {
 	defer k.detachSession()
@@ -218,35 +204,3 @@ var (
 	errTimeOnly     = &refusal{Outdated, syscall.EPROTONOSUPPORT, "hook does not support block tokens"}
 	errNoVGPU       = &refusal{Unexpected, syscall.EPROTO, "container has no vGPU of this index"}
 )
-
-// refuse counts a refusal and sends it to the client, if the client still reads.
-func (s *Server) refuse(conn *net.UnixConn, reason *refusal) {
-	s.counts.refused[reason.reason].Add(1)
-	_ = s.send(conn, s.header(1), &tokenwire.Error{Code: uint32(reason.code), Text: reason.text}, nil)
-}
-
-// send writes one frame with file descriptors, without blocking. The socket buffer has room for all frames that a connection ever receives,
-// so if it is full, the client has stopped reading. A write timeout instead would also disconnect clients on a busy machine.
-func (s *Server) send(conn *net.UnixConn, h tokenwire.Header, m tokenwire.Message, fds []int) error {
-	frame, err := tokenwire.Encode(h, m)
-	if err != nil {
-		return err
-	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var sent error
-	once := func(fd uintptr) bool {
-		sent = unix.Sendmsg(int(fd), frame, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		return true
-	}
-	if err := raw.Write(once); err != nil {
-		return err
-	}
-	return sent
-}

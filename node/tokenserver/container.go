@@ -3,19 +3,25 @@ package tokenserver
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"github.com/gshare-dev/gshare/node/process"
 	"github.com/gshare-dev/gshare/node/unixsocket"
+	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
 const (
@@ -69,38 +75,6 @@ type Container struct {
 // containerLimits limits the load that the processes of a container cause together.
 type containerLimits struct {
 	logLines, frames *rate.Limiter
-}
-
-// AddContainer starts to serve a container. It combines Prepare and Listen.
-func (s *Server) AddContainer(spec Spec) (*Container, error) {
-	c, err := s.Prepare(spec)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Listen(); err != nil {
-		c.leave()
-		return nil, err
-	}
-	return c, nil
-}
-
-// Prepare adds the container's shares to their slices and writes its policy file, but accepts no connections yet. A restarted server must
-// prepare all containers before the first one listens. Otherwise it could grant SMs on which a process of a container that it does not know
-// yet is still running.
-func (s *Server) Prepare(spec Spec) (*Container, error) {
-	c := &Container{
-		Spec: spec, server: s, since: s.Clock.Now(), closing: make(chan struct{}),
-		connections: map[*net.UnixConn]struct{}{}, limits: containerLimits{newLimiter(logLinesPerSecond), newLimiter(framesPerContainer)},
-	}
-	if err := c.createDir(); err != nil {
-		c.leave()
-		return nil, err
-	}
-	if err := c.join(); err != nil {
-		c.leave()
-		return nil, err
-	}
-	return c, nil
 }
 
 // Listen starts to accept connections of a prepared container.
@@ -365,7 +339,217 @@ func newLimiter(perSecond int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)
 }
 
-// allowEvent reports whether a rate limiter allows one more event now, by the server's clock.
-func (s *Server) allowEvent(l *rate.Limiter) bool {
-	return l.AllowN(time.Unix(0, int64(s.Clock.Now())), 1)
+// Status returns the state of a container: its connections, and the use, tokens and processes of each vGPU.
+func (c *Container) Status() Status {
+	now := c.server.Clock.Now()
+	c.mu.Lock()
+	status := Status{ID: c.ID, Connections: len(c.connections), Refusals: c.refusals.count, Refused: c.refusals.current(now)}
+	reconnected := now-c.since > Lease // before that, processes of an earlier server may still reconnect
+	c.mu.Unlock()
+	for _, v := range c.vgpus {
+		status.VGPUs = append(status.VGPUs, v.status())
+		status.SelfPaced = max(status.SelfPaced, status.VGPUs[len(status.VGPUs)-1].SelfPaced)
+	}
+	if status.Refused == "" && reconnected && c.countUnserved(status.SelfPaced) > status.SelfPaced {
+		status.Refused = "a process does not reach the token server"
+	}
+	return status
 }
+
+// Overruns returns how much a container has overrun its tokens, and was delayed by overruns of others. It returns zero if the container is
+// nil, as that of a share that is not served, or has several vGPUs.
+func (c *Container) Overruns() token.Overruns {
+	if c == nil || len(c.vgpus) != 1 {
+		return token.Overruns{}
+	}
+	return c.vgpus[0].status().Overruns
+}
+
+func (c *Container) createDir() error {
+	if err := os.MkdirAll(filepath.Join(c.Dir, sessionsDir), 0o755); err != nil {
+		return err
+	}
+	if err := c.createLockFile(); err != nil {
+		return err
+	}
+	return c.writePolicy(c.IdleOnly, c.limited())
+}
+
+// writePolicy writes the limits that apply while no server runs. Memory limits are those of the given vGPUs.
+func (c *Container) writePolicy(idleOnly bool, vgpus []VGPU) error {
+	return atomicfile.Update(filepath.Join(c.Dir, PolicyName), []byte(policyText(vgpus, idleOnly)), 0o644)
+}
+
+// createLockFile creates the container's lock file, unless an earlier server has: running processes hold their locks on that file. All users
+// can read it, or only the owner if the container has one, since whoever can open it can take the locks. It belongs to the agent's user: its
+// owner could write it and so fill the file system.
+func (c *Container) createLockFile() error {
+	name, mode := filepath.Join(c.Dir, lockName), os.FileMode(0o444)
+	if c.Owner != nil {
+		mode = 0o400
+	}
+	// O_NONBLOCK: root in the container can hold a lease on the file (F_SETLEASE), and opening it would otherwise block for 45 s.
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDONLY|unix.O_NONBLOCK, mode)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		c.server.Log.Warn("failed to open lock file, processes without a session are not reported", "container", c.ID, "error", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.locks = file
+	if err := errors.Join(file.Chown(os.Geteuid(), -1), file.Chmod(mode)); err != nil { // earlier versions gave the file to the owner
+		return err
+	}
+	if c.Owner == nil || int(*c.Owner) == os.Geteuid() {
+		return nil
+	}
+	if err := allowReading(name, *c.Owner); err != nil {
+		c.server.Log.Warn("failed to let user read lock file, processes get nothing while no server runs", "container", c.ID, "uid", *c.Owner, "error", err)
+	}
+	return nil
+}
+
+// hasUnserved reports whether a process of the container does not follow the server, with a session or without one. Processes without the hook do
+// not count.
+func (c *Container) hasUnserved() bool { return c.countUnserved(0) > 0 }
+
+// countUnserved returns how many processes of the container do not follow the server, but stops counting above most.
+func (c *Container) countUnserved(most int) (count int) {
+	if c.locks == nil {
+		return 0
+	}
+	raw, err := c.locks.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) { count = countLocks(fd, tokenwire.UnservedStart, tokenwire.UnservedLength, most) }) // fails only for a closed file
+	return count
+}
+
+func (c *Container) sessionFile(id uint64) string {
+	return filepath.Join(c.Dir, sessionsDir, strconv.FormatUint(id, 16))
+}
+
+func (c *Container) removeSessionFile(id uint64) { _ = os.Remove(c.sessionFile(id)) }
+
+// listSessions returns the IDs of the sessions that an earlier server left open.
+func (c *Container) listSessions() (ids []uint64, err error) {
+	entries, err := os.ReadDir(filepath.Join(c.Dir, sessionsDir))
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if id, err := strconv.ParseUint(entry.Name(), 16, 64); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// Narrow gives a container a smaller part of each window than its share specifies, while its processes run: quota becomes both the request
+// and the limit. If quota is the share's own request, the share's own request and limit apply again. What other containers may have does not
+// change. Narrow returns a *share.FieldError if quota is not between 1 and the share's request. If the slot table has no room for what is to
+// be given back, it changes nothing and returns an error that wraps token.ErrDoesNotFit.
+func (c *Container) Narrow(quota share.PerMille) error {
+	for i, v := range c.vgpus {
+		switch own := c.VGPUs[i]; {
+		case own.Elastic:
+			return ErrElastic
+		case quota < 1 || quota > own.QuotaRequest:
+			return share.Invalid("quota", "%v is not between 0.1%% and the %v of the share", quota.Percent(), own.QuotaRequest.Percent())
+		case quota == own.QuotaRequest:
+			if err := v.Slice.narrow(v, own.QuotaRequest, own.QuotaLimit); err != nil {
+				return err
+			}
+		default:
+			if err := v.Slice.narrow(v, quota, quota); err != nil {
+				return err
+			}
+		}
+	}
+	return c.writePolicy(c.isIdleOnly(), c.limited())
+}
+
+// Park takes back the device memory that a container's processes do not hold, so that other containers can have it. From now on the processes
+// can allocate only up to what they hold now, rounded up to MiB. So can processes that start later, and all of them while no server runs.
+// Park returns that amount for the vGPU that keeps the most. A container that is already parked keeps what it has. If parking is not
+// possible, Park changes nothing and returns an error.
+func (c *Container) Park() (kept share.Bytes, err error) {
+	if c.hasUnserved() {
+		return 0, ErrUseUnknown
+	}
+	for _, v := range c.vgpus {
+		if err = v.park(); err != nil {
+			break
+		}
+		kept = max(kept, v.Memory-v.withheldBytes())
+	}
+	if err == nil {
+		err = c.writePolicy(c.isIdleOnly(), c.limited())
+	}
+	if err == nil && c.hasUnserved() { // it may have allocated memory that the page does not show
+		err = ErrUseUnknown
+	}
+	if err != nil {
+		return 0, errors.Join(err, c.Unpark())
+	}
+	return kept, nil
+}
+
+// Unpark gives back the memory that Park has taken.
+func (c *Container) Unpark() error {
+	for _, v := range c.vgpus {
+		v.unpark()
+	}
+	return c.writePolicy(c.isIdleOnly(), c.limited())
+}
+
+// limited returns the container's vGPUs with the memory that its processes may hold now, and the part of the window that they are guaranteed
+// now.
+func (c *Container) limited() []VGPU {
+	all := slices.Clone(c.VGPUs)
+	for i := range all {
+		switch {
+		case i < len(c.vgpus):
+			all[i].Memory -= c.vgpus[i].withheldBytes()
+			all[i].QuotaRequest = c.vgpus[i].quotaNow()
+		case c.Parked: // the vGPU has not joined its slice yet
+			all[i].Memory = min(c.Kept, all[i].Memory)
+		}
+	}
+	return all
+}
+
+func (c *Container) isIdleOnly() bool {
+	v := c.vgpus[0]
+	v.Slice.mu.Lock()
+	defer v.Slice.mu.Unlock()
+	return v.idle
+}
+
+// serveConnection handles the frames of one connection of a process until it is closed, and waits until its pages are unused.
+func (c *Container) serveConnection(conn *net.UnixConn, peer process.Process) {
+	k := &connection{Container: c, conn: conn, peer: peer, limiter: newLimiter(framesPerVGPU * len(c.VGPUs))}
+	err := k.run()
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		c.refuse(conn, peer, err)
+	}
+	c.detachConnection(conn)
+	k.endSession()
+	k.inheritor.Close()
+	k.peer.Close() // ends the goroutine of watchProcess
+	c.endDetached()
+}
+
+// ErrElastic is returned by Narrow for a share of class elastic, which is given part of the SMs instead of part of the time.
+var ErrElastic = errors.New("the quota of a share of class elastic cannot change")
+
+// Errors of Park.
+var (
+	// ErrUseUnknown is returned while it is not known how much memory the processes hold, because one of them does not reach the server or
+	// has not reconnected since the server started.
+	ErrUseUnknown = errors.New("not all processes say how much device memory they hold")
+	// ErrNothingFree is returned if the processes hold all of their memory.
+	ErrNothingFree = errors.New("the processes have given no device memory back")
+)

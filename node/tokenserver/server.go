@@ -3,14 +3,12 @@ package tokenserver
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
+	"net"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +21,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/token"
+	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
 // Lease is how long a client keeps its last state after the last heartbeat. After that it paces itself by its policy file.
@@ -174,51 +174,6 @@ const (
 	lockName = "processes-1"
 )
 
-func (c *Container) createDir() error {
-	if err := os.MkdirAll(filepath.Join(c.Dir, sessionsDir), 0o755); err != nil {
-		return err
-	}
-	if err := c.createLockFile(); err != nil {
-		return err
-	}
-	return c.writePolicy(c.IdleOnly, c.limited())
-}
-
-// writePolicy writes the limits that apply while no server runs. Memory limits are those of the given vGPUs.
-func (c *Container) writePolicy(idleOnly bool, vgpus []VGPU) error {
-	return atomicfile.Update(filepath.Join(c.Dir, PolicyName), []byte(policyText(vgpus, idleOnly)), 0o644)
-}
-
-// createLockFile creates the container's lock file, unless an earlier server has: running processes hold their locks on that file. All users
-// can read it, or only the owner if the container has one, since whoever can open it can take the locks. It belongs to the agent's user: its
-// owner could write it and so fill the file system.
-func (c *Container) createLockFile() error {
-	name, mode := filepath.Join(c.Dir, lockName), os.FileMode(0o444)
-	if c.Owner != nil {
-		mode = 0o400
-	}
-	// O_NONBLOCK: root in the container can hold a lease on the file (F_SETLEASE), and opening it would otherwise block for 45 s.
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDONLY|unix.O_NONBLOCK, mode)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		c.server.Log.Warn("failed to open lock file, processes without a session are not reported", "container", c.ID, "error", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	c.locks = file
-	if err := errors.Join(file.Chown(os.Geteuid(), -1), file.Chmod(mode)); err != nil { // earlier versions gave the file to the owner
-		return err
-	}
-	if c.Owner == nil || int(*c.Owner) == os.Geteuid() {
-		return nil
-	}
-	if err := allowReading(name, *c.Owner); err != nil {
-		c.server.Log.Warn("failed to let user read lock file, processes get nothing while no server runs", "container", c.ID, "uid", *c.Owner, "error", err)
-	}
-	return nil
-}
-
 // allowReading lets one user read a file that belongs to another, by an access control list.
 func allowReading(name string, uid uint32) error {
 	const version, none, user, namedUser, group, mask, other, read = 2, 1<<32 - 1, 0x01, 0x02, 0x04, 0x10, 0x20, 4 // linux/posix_acl_xattr.h
@@ -232,23 +187,6 @@ func allowReading(name string, uid uint32) error {
 		list = binary.LittleEndian.AppendUint32(list, entry.id)
 	}
 	return unix.Setxattr(name, "system.posix_acl_access", list, 0)
-}
-
-// hasUnserved reports whether a process of the container does not follow the server, with a session or without one. Processes without the hook do
-// not count.
-func (c *Container) hasUnserved() bool { return c.countUnserved(0) > 0 }
-
-// countUnserved returns how many processes of the container do not follow the server, but stops counting above most.
-func (c *Container) countUnserved(most int) (count int) {
-	if c.locks == nil {
-		return 0
-	}
-	raw, err := c.locks.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	_ = raw.Control(func(fd uintptr) { count = countLocks(fd, tokenwire.UnservedStart, tokenwire.UnservedLength, most) }) // fails only for a closed file
-	return count
 }
 
 // countLocks returns how many bytes of a range others have locked for reading, but stops counting above most. The kernel reports any lock of the
@@ -305,22 +243,97 @@ func PolicyDevices(dir string) (uuids []string, err error) {
 	return uuids, nil
 }
 
-func (c *Container) sessionFile(id uint64) string {
-	return filepath.Join(c.Dir, sessionsDir, strconv.FormatUint(id, 16))
+// NewSlice adds a slice to the server. tokens holds the policy for shares that are not elastic, and must not be used by the caller
+// afterwards.
+func (s *Server) NewSlice(tokens *token.Slice) *Slice {
+	blocks, err := rckm.New(rckm.Config{})
+	if err != nil {
+		panic(err) // the default configuration is valid
+	}
+	slice := &Slice{server: s, time: timePolicy{tokens}, blocks: blockPolicy{blocks}}
+	slice.policy = &slice.time
+	slice.timer = s.Clock.NewTimer(func() {
+		slice.mu.Lock()
+		defer slice.mu.Unlock()
+		slice.step()
+	})
+	return slice
 }
 
-func (c *Container) removeSessionFile(id uint64) { _ = os.Remove(c.sessionFile(id)) }
+// Snapshot returns the state of all containers, sorted by ID.
+func (s *Server) Snapshot() []Status {
+	var all []Status
+	for _, c := range s.sortedContainers() {
+		all = append(all, c.Status())
+	}
+	return all
+}
 
-// listSessions returns the IDs of the sessions that an earlier server left open.
-func (c *Container) listSessions() (ids []uint64, err error) {
-	entries, err := os.ReadDir(filepath.Join(c.Dir, sessionsDir))
+// refuse counts a refusal and sends it to the client, if the client still reads.
+func (s *Server) refuse(conn *net.UnixConn, reason *refusal) {
+	s.counts.refused[reason.reason].Add(1)
+	_ = s.send(conn, s.header(1), &tokenwire.Error{Code: uint32(reason.code), Text: reason.text}, nil)
+}
+
+// send writes one frame with file descriptors, without blocking. The socket buffer has room for all frames that a connection ever receives,
+// so if it is full, the client has stopped reading. A write timeout instead would also disconnect clients on a busy machine.
+func (s *Server) send(conn *net.UnixConn, h tokenwire.Header, m tokenwire.Message, fds []int) error {
+	frame, err := tokenwire.Encode(h, m)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var sent error
+	once := func(fd uintptr) bool {
+		sent = unix.Sendmsg(int(fd), frame, rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return true
+	}
+	if err := raw.Write(once); err != nil {
+		return err
+	}
+	return sent
+}
+
+// AddContainer starts to serve a container. It combines Prepare and Listen.
+func (s *Server) AddContainer(spec Spec) (*Container, error) {
+	c, err := s.Prepare(spec)
 	if err != nil {
 		return nil, err
 	}
-	for _, entry := range entries {
-		if id, err := strconv.ParseUint(entry.Name(), 16, 64); err == nil {
-			ids = append(ids, id)
-		}
+	if err := c.Listen(); err != nil {
+		c.leave()
+		return nil, err
 	}
-	return ids, nil
+	return c, nil
+}
+
+// Prepare adds the container's shares to their slices and writes its policy file, but accepts no connections yet. A restarted server must
+// prepare all containers before the first one listens. Otherwise it could grant SMs on which a process of a container that it does not know
+// yet is still running.
+func (s *Server) Prepare(spec Spec) (*Container, error) {
+	c := &Container{
+		Spec: spec, server: s, since: s.Clock.Now(), closing: make(chan struct{}),
+		connections: map[*net.UnixConn]struct{}{}, limits: containerLimits{newLimiter(logLinesPerSecond), newLimiter(framesPerContainer)},
+	}
+	if err := c.createDir(); err != nil {
+		c.leave()
+		return nil, err
+	}
+	if err := c.join(); err != nil {
+		c.leave()
+		return nil, err
+	}
+	return c, nil
+}
+
+// allowEvent reports whether a rate limiter allows one more event now, by the server's clock.
+func (s *Server) allowEvent(l *rate.Limiter) bool {
+	return l.AllowN(time.Unix(0, int64(s.Clock.Now())), 1)
 }

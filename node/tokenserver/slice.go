@@ -8,7 +8,6 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
-	"github.com/gshare-dev/gshare/vgpu/token/rckm"
 )
 
 // heartbeatInterval is the time between two heartbeats, which show clients that the server is alive.
@@ -46,23 +45,6 @@ type Slice struct {
 	lastID        token.ID
 	lastHeartbeat time.Duration
 	lastStep      time.Duration
-}
-
-// NewSlice adds a slice to the server. tokens holds the policy for shares that are not elastic, and must not be used by the caller
-// afterwards.
-func (s *Server) NewSlice(tokens *token.Slice) *Slice {
-	blocks, err := rckm.New(rckm.Config{})
-	if err != nil {
-		panic(err) // the default configuration is valid
-	}
-	slice := &Slice{server: s, time: timePolicy{tokens}, blocks: blockPolicy{blocks}}
-	slice.policy = &slice.time
-	slice.timer = s.Clock.NewTimer(func() {
-		slice.mu.Lock()
-		defer slice.mu.Unlock()
-		slice.step()
-	})
-	return slice
 }
 
 // step makes the token policy read the clients' pages and write new decisions, and sets the timer for the next call.
@@ -154,4 +136,22 @@ func (s *Slice) sendHeartbeats(now time.Duration) {
 			}
 		}
 	}
+}
+
+// narrow sets a vGPU's request and limit for its part of the window.
+func (s *Slice) narrow(v *vgpu, request, limit share.PerMille) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	oldRequest, oldLimit := v.QuotaRequest, v.QuotaLimit
+	if oldRequest == request && oldLimit == limit {
+		return nil
+	}
+	v.QuotaRequest, v.QuotaLimit = request, limit // only these two: the other fields of the share are read without the lock
+	if err := s.policy.reshape(v, v.idle, s.server.Clock.Now()); err != nil {
+		v.QuotaRequest, v.QuotaLimit = oldRequest, oldLimit
+		return err
+	}
+	v.writeGuarantee()
+	s.step()
+	return nil
 }

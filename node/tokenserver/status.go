@@ -1,7 +1,6 @@
 package tokenserver
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -53,78 +52,6 @@ type ProcessStatus struct {
 	Memory   share.Bytes
 	Running  bool
 	Waiting  bool
-}
-
-// Snapshot returns the state of all containers, sorted by ID.
-func (s *Server) Snapshot() []Status {
-	var all []Status
-	for _, c := range s.sortedContainers() {
-		all = append(all, c.Status())
-	}
-	return all
-}
-
-// Status returns the state of a container: its connections, and the use, tokens and processes of each vGPU.
-func (c *Container) Status() Status {
-	now := c.server.Clock.Now()
-	c.mu.Lock()
-	status := Status{ID: c.ID, Connections: len(c.connections), Refusals: c.refusals.count, Refused: c.refusals.current(now)}
-	reconnected := now-c.since > Lease // before that, processes of an earlier server may still reconnect
-	c.mu.Unlock()
-	for _, v := range c.vgpus {
-		status.VGPUs = append(status.VGPUs, v.status())
-		status.SelfPaced = max(status.SelfPaced, status.VGPUs[len(status.VGPUs)-1].SelfPaced)
-	}
-	if status.Refused == "" && reconnected && c.countUnserved(status.SelfPaced) > status.SelfPaced {
-		status.Refused = "a process does not reach the token server"
-	}
-	return status
-}
-
-// Overruns returns how much a container has overrun its tokens, and was delayed by overruns of others. It returns zero if the container is
-// nil, as that of a share that is not served, or has several vGPUs.
-func (c *Container) Overruns() token.Overruns {
-	if c == nil || len(c.vgpus) != 1 {
-		return token.Overruns{}
-	}
-	return c.vgpus[0].status().Overruns
-}
-
-func (v *vgpu) status() VGPUStatus {
-	v.Slice.mu.Lock()
-	defer v.Slice.mu.Unlock()
-	status := VGPUStatus{Share: v.Share, UUID: v.UUID, Index: v.Index, IdleOnly: v.idle, Running: v.running != nil}
-	if v.page.at == nil {
-		return status // the container was closed meanwhile
-	}
-	status.Busy = v.usage.recent.total(v.Slice.server.Clock.Now())
-	status.Total, status.Launches, status.Tokens, status.Waits = v.usage.busy, v.usage.launches, v.usage.tokens, v.usage.waits
-	status.Overruns = v.Slice.time.Overruns(v.id)
-	status.LeasedSessions = len(v.leased.sessions)
-	v.observePeak()
-	status.Used, status.Peak = v.used(), v.peak
-	status.Parked, status.Kept = v.parked, v.Memory-v.withheld
-	status.CurrentSMLimit, status.CurrentSMs = v.SMLimit, v.SMRequest
-	if v.Elastic {
-		status.CurrentSMLimit, status.CurrentSMs, status.Blocks = v.limit, v.sms, v.token.Amount
-		status.Running = slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.open != token.NoWork })
-	}
-	for _, c := range v.clients {
-		if c.detached {
-			continue // like any process without a session, it is found by its use of the device
-		}
-		if c.waiting {
-			status.Waiting++
-		}
-		if c.client.at.SelfPaced.Load() != 0 {
-			status.SelfPaced++
-		}
-		status.Processes = append(status.Processes, ProcessStatus{
-			PID: c.pid, Launches: c.client.at.Launches.Load(), Memory: loadBytes(&c.client.at.Memory),
-			Running: c.running, Waiting: c.waiting,
-		})
-	}
-	return status
 }
 
 // loadBytes reads an amount of memory that processes write. A negative amount, from a race of two processes or a forged value, counts as 0.

@@ -120,3 +120,97 @@ func (l *leasedSessions) expire(now time.Duration) {
 		l.sessions = nil
 	}
 }
+
+func (v *vgpu) status() VGPUStatus {
+	v.Slice.mu.Lock()
+	defer v.Slice.mu.Unlock()
+	status := VGPUStatus{Share: v.Share, UUID: v.UUID, Index: v.Index, IdleOnly: v.idle, Running: v.running != nil}
+	if v.page.at == nil {
+		return status // the container was closed meanwhile
+	}
+	status.Busy = v.usage.recent.total(v.Slice.server.Clock.Now())
+	status.Total, status.Launches, status.Tokens, status.Waits = v.usage.busy, v.usage.launches, v.usage.tokens, v.usage.waits
+	status.Overruns = v.Slice.time.Overruns(v.id)
+	status.LeasedSessions = len(v.leased.sessions)
+	v.observePeak()
+	status.Used, status.Peak = v.used(), v.peak
+	status.Parked, status.Kept = v.parked, v.Memory-v.withheld
+	status.CurrentSMLimit, status.CurrentSMs = v.SMLimit, v.SMRequest
+	if v.Elastic {
+		status.CurrentSMLimit, status.CurrentSMs, status.Blocks = v.limit, v.sms, v.token.Amount
+		status.Running = slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.open != token.NoWork })
+	}
+	for _, c := range v.clients {
+		if c.detached {
+			continue // like any process without a session, it is found by its use of the device
+		}
+		if c.waiting {
+			status.Waiting++
+		}
+		if c.client.at.SelfPaced.Load() != 0 {
+			status.SelfPaced++
+		}
+		status.Processes = append(status.Processes, ProcessStatus{
+			PID: c.pid, Launches: c.client.at.Launches.Load(), Memory: loadBytes(&c.client.at.Memory),
+			Running: c.running, Waiting: c.waiting,
+		})
+	}
+	return status
+}
+
+// quotaNow returns the part of the window that a vGPU is guaranteed now.
+func (v *vgpu) quotaNow() share.PerMille {
+	v.Slice.mu.Lock()
+	defer v.Slice.mu.Unlock()
+	return v.QuotaRequest
+}
+
+func (v *vgpu) withheldBytes() share.Bytes {
+	v.Slice.mu.Lock()
+	defer v.Slice.mu.Unlock()
+	return v.withheld
+}
+
+// park takes back the memory that is not in use by adding it to the sum on the container's page. Comparing and adding are one atomic step: a
+// process that allocates at the same time either finds the memory taken or is counted.
+func (v *vgpu) park() error {
+	v.Slice.mu.Lock()
+	defer v.Slice.mu.Unlock()
+	switch {
+	case v.parked:
+		return nil
+	case v.leased.any():
+		return ErrUseUnknown
+	}
+	for {
+		sum := v.page.at.Memory.Load()
+		kept := (min(max(0, share.Bytes(sum)), v.Memory) + share.MiB - 1) / share.MiB * share.MiB // processes write any sum
+		if kept >= v.Memory {
+			return ErrNothingFree
+		}
+		if v.page.at.Memory.CompareAndSwap(sum, sum+uint64(v.Memory-kept)) {
+			v.parked, v.withheld = true, v.Memory-kept
+			return nil
+		}
+	}
+}
+
+// hold parks a vGPU that has no processes yet.
+func (v *vgpu) hold(kept share.Bytes) {
+	v.parked, v.withheld = true, v.Memory-min(kept, v.Memory)
+	v.page.at.Memory.Store(uint64(v.withheld))
+}
+
+func (v *vgpu) unpark() {
+	v.Slice.mu.Lock()
+	defer v.Slice.mu.Unlock()
+	subtractBounded(&v.page.at.Memory, uint64(v.withheld), 0)
+	v.parked, v.withheld = false, 0
+}
+
+// used returns the memory that the processes hold. The caller holds the slice's lock.
+func (v *vgpu) used() share.Bytes { return max(0, loadBytes(&v.page.at.Memory)-v.withheld) }
+
+// observePeak records the most memory that the processes have held. It is called whenever they report device time, so it sees what a kernel
+// needs, but not memory that is allocated and freed without running one. Processes write the sum, and may claim more than they can have.
+func (v *vgpu) observePeak() { v.peak = max(v.peak, min(v.used(), v.Memory)) }
