@@ -19,6 +19,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/node/hookfile"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -117,11 +118,11 @@ func execProgram(ctx context.Context, program string, args []string, hook string
 	loader, static := foreignLoader(program)
 	if static {
 		fmt.Fprintf(os.Stderr, "gshare: %s is not limited in time: it is statically linked, and cannot load %s; what it starts can (memory: %s; SMs: %s)\n",
-			program, hookName, withoutHook(grant.Enforcement.Memory), grant.Enforcement.SMs)
+			program, hookfile.Name, withoutHook(grant.Enforcement.Memory), grant.Enforcement.SMs)
 	}
 	if loader != "" {
 		fmt.Fprintf(os.Stderr, "gshare: %s is not limited in time: its loader, %s, cannot load %s; nor is what it starts (memory: %s; SMs: %s)\n",
-			program, loader, hookName, withoutHook(grant.Enforcement.Memory), grant.Enforcement.SMs)
+			program, loader, hookfile.Name, withoutHook(grant.Enforcement.Memory), grant.Enforcement.SMs)
 	} else {
 		environment = append(environment, "LD_PRELOAD="+preloadValue(hook, os.Getenv("LD_PRELOAD")))
 	}

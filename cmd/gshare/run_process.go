@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/node/hookfile"
 )
-
-const hookName = "libgshare.so"
 
 // init keeps the main function on the main thread, for gshare run: the signal that a process gets when its parent ends (PR_SET_PDEATHSIG) belongs
 // to a thread, so a program that another thread executes would outlive its parent.
 func init() { runtime.LockOSThread() }
 
-// findHook returns the path of the library that is preloaded into the program: the given path, or else the library next to this executable.
+// findHook returns the path of the hook that is preloaded into the program: the given path, or else that next to this executable. A file that
+// the program would not load, or that is not the hook, is an error.
 func findHook(name string) (string, error) {
 	if name != "" {
 		absolute, err := filepath.Abs(name)
 		if err == nil {
-			_, err = os.Stat(absolute)
+			err = hookfile.CheckPreload(absolute)
 		}
 		if err != nil {
 			return "", cli.Usagef("--hook: %w", err)
@@ -37,21 +37,25 @@ func findHook(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return hookOf(filepath.Dir(own))
+	hook, err := hookOf(filepath.Dir(own))
+	if err != nil {
+		return "", err
+	}
+	return hook, hookfile.CheckPreload(hook)
 }
 
 // hookOf returns the path of the library that is installed with the executable in a directory.
 func hookOf(dir string) (string, error) {
 	places := []string{ // the third is for /usr/local/bin, where the archive of a release has this program
-		filepath.Join(dir, hookName), filepath.Join(dir, "..", "lib", hookName), filepath.Join(dir, "..", "..", "lib", "gshare", hookName),
-		filepath.Join(dir, "bin", hookName),
+		filepath.Join(dir, hookfile.Name), filepath.Join(dir, "..", "lib", hookfile.Name), filepath.Join(dir, "..", "..", "lib", "gshare", hookfile.Name),
+		filepath.Join(dir, "bin", hookfile.Name),
 	}
 	for _, place := range places {
 		if _, err := os.Stat(place); err == nil {
 			return filepath.Clean(place), nil
 		}
 	}
-	return "", fmt.Errorf("%s not found in %s; set its path with --hook", hookName, strings.Join(places, ", "))
+	return "", fmt.Errorf("%s not found in %s; set its path with --hook", hookfile.Name, strings.Join(places, ", "))
 }
 
 // preloadValue returns the value of LD_PRELOAD with the hook library added as the first one.

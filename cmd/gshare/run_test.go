@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/hookfile"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/standalone"
+	"github.com/gshare-dev/gshare/test/fake/hook"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -55,7 +57,7 @@ func newMachine(t *testing.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{node, filepath.Join(dir, config.ControlSocket), anyLibrary(t)}
+	m := &machine{node, filepath.Join(dir, config.ControlSocket), fakeHook(t)}
 	listener, err := net.Listen("unix", m.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -74,16 +76,15 @@ func newMachine(t *testing.T) *machine {
 	return m
 }
 
-// anyLibrary stands in for the hook: a library that does nothing when it is loaded.
-func anyLibrary(t *testing.T) string {
+// fakeHook returns the path of a hook that does nothing, which is not executable.
+func fakeHook(t *testing.T) string {
 	t.Helper()
-	for _, pattern := range []string{"/lib/*/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"} {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 {
-			return found[0]
-		}
+	path := filepath.Join(t.TempDir(), hookfile.Name)
+	hook.Write(t, path)
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
 	}
-	t.Skip("libm.so.6 is missing")
-	return ""
+	return path
 }
 
 func (m *machine) command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
@@ -175,6 +176,8 @@ func waitFor(t *testing.T, holds func() bool) {
 
 func TestRunRefusals(t *testing.T) {
 	m := newMachine(t)
+	other := filepath.Join(t.TempDir(), "other.so")
+	hook.Compile(t, other, "")
 	for name, test := range map[string]struct {
 		args []string
 		code int
@@ -189,6 +192,9 @@ func TestRunRefusals(t *testing.T) {
 		"memory":         {[]string{"--mem", "8", "--", "true"}, 2, "--mem: 8 is less than 1Mi"},
 		"memory text":    {[]string{"--mem", "lots", "--", "true"}, 2, "--mem: "},
 		"no hook":        {[]string{"--hook", "/nowhere.so", "--", "true"}, 2, "--hook: "},
+		"other file":     {[]string{"--hook", "/etc/passwd", "--", "echo", "ran"}, 2, "--hook: /etc/passwd is not the hook"},
+		"other library":  {[]string{"--hook", other, "--", "echo", "ran"}, 2, "it is another library"},
+		"empty hook":     {[]string{"--hook", os.DevNull, "--", "echo", "ran"}, 2, "it is no file"},
 		"no program":     {nil, 2, "no program given"},
 		"unknown flag":   {[]string{"--gpu", "1", "--", "true"}, 2, "--gpu"},
 		"missing":        {[]string{"--", "/nowhere/program"}, 127, "/nowhere/program"},
@@ -206,7 +212,7 @@ func TestRunRefusals(t *testing.T) {
 }
 
 func TestNoAgent(t *testing.T) {
-	m := &machine{socket: filepath.Join(t.TempDir(), "none"), hook: anyLibrary(t)}
+	m := &machine{socket: filepath.Join(t.TempDir(), "none"), hook: fakeHook(t)}
 	cmd, out := m.run(t, "--", "true")
 	if code := codeOf(t, cmd.Run()); code != 1 || !strings.Contains(out.String(), "gshare-node --standalone") {
 		t.Errorf("code %d: %s", code, out)
@@ -220,7 +226,7 @@ func TestRunSaysThatTheAgentIsSlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	m := &machine{socket: filepath.Join(dir, "control.sock"), hook: anyLibrary(t)}
+	m := &machine{socket: filepath.Join(dir, "control.sock"), hook: fakeHook(t)}
 	listener, err := net.Listen("unix", m.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -372,7 +378,7 @@ func TestHookOf(t *testing.T) {
 	for name, at := range map[string]string{"checkout": "usr/local/bin", "manual": "usr/local/lib", "release": "usr/lib/gshare"} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			programs, want := filepath.Join(root, "usr/local/bin"), filepath.Join(root, at, hookName)
+			programs, want := filepath.Join(root, "usr/local/bin"), filepath.Join(root, at, hookfile.Name)
 			if err := errors.Join(os.MkdirAll(programs, 0o755), os.MkdirAll(filepath.Dir(want), 0o755), os.WriteFile(want, nil, 0o755)); err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,7 @@ spec:
     spec:
       containers: [{name: server, command: [/bin/false]}]
 `)
-	hook := writeFile(t, "libgshare.so", "")
+	hook := fakeHook(t)
 	t.Setenv("KUBECONFIG", newCluster(t).kubeconfig(t))
 	t.Setenv("GSHARE_SOCKET", "/nonexistent/socket")
 	t.Chdir(t.TempDir())

@@ -21,9 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/node/gpu"
+	"github.com/gshare-dev/gshare/node/hookfile"
 	"github.com/gshare-dev/gshare/node/kubelet"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/ticket"
+	"github.com/gshare-dev/gshare/test/fake/hook"
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
@@ -213,7 +215,7 @@ func newFixture(t *testing.T, options ...func(*Options)) *fixture {
 		}
 	}
 	r.write("devices.yaml", devices)
-	r.write("libgshare.so", "a library")
+	hook.Write(t, filepath.Join(r.dir, hookfile.Name))
 	if err := r.kubelet.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gshare-dev/gshare/node/cdi"
 	"github.com/gshare-dev/gshare/node/grant"
+	"github.com/gshare-dev/gshare/node/hookfile"
 	"github.com/gshare-dev/gshare/node/modelstore"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
@@ -203,6 +204,9 @@ func readOnlyMount(host, container string) *specs.Mount {
 // the ld.so.preload file. The library's name contains a hash of its content, so that running containers keep the version that they have
 // loaded.
 func Install(hook, dir string) (library, preload string, err error) {
+	if err = hookfile.Check(hook); err != nil {
+		return "", "", fmt.Errorf("kubernetes.hook: %w", err)
+	}
 	if library, err = install(hook, dir); err != nil {
 		return "", "", err
 	}

@@ -1,6 +1,7 @@
 package injection
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/node/cdi"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/mps"
+	"github.com/gshare-dev/gshare/test/fake/hook"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -284,7 +286,12 @@ func TestInstall(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "lib.so")
 	install := func(content string) string {
-		if err := os.WriteFile(source, []byte(content), 0o600); err != nil {
+		hook.Write(t, source)
+		file, err := os.OpenFile(source, os.O_APPEND|os.O_WRONLY, 0)
+		if err == nil {
+			_, err = file.WriteString(content)
+		}
+		if err := errors.Join(err, file.Close()); err != nil {
 			t.Fatal(err)
 		}
 		library, preload, err := Install(source, filepath.Join(dir, "hook"))
@@ -309,11 +316,14 @@ func TestInstall(t *testing.T) {
 	if second := install("two"); second == first {
 		t.Error("another library has the same name")
 	}
-	if text, err := os.ReadFile(first); err != nil || string(text) != "one" {
-		t.Errorf("the first library is now %q (%v)", text, err)
+	if text, err := os.ReadFile(first); err != nil || !strings.HasSuffix(string(text), "one") {
+		t.Errorf("the first library has changed (%v)", err)
 	}
 	if _, _, err := Install(filepath.Join(dir, "missing"), dir); err == nil {
 		t.Error("a missing library is no error")
+	}
+	if _, _, err := Install("/etc/passwd", dir); err == nil || !strings.Contains(err.Error(), "kubernetes.hook: /etc/passwd is not the hook") {
+		t.Errorf("no hook: %v", err)
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/partition"
 	"github.com/gshare-dev/gshare/node/partition/ondemand"
+	"github.com/gshare-dev/gshare/test/fake/hook"
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
@@ -131,12 +132,13 @@ func newMIGNode(t *testing.T) *migNode {
 	must(t, err)
 	n := &migNode{dir: dir, gpu: fakemig.New("GPU-a", model), kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
 	for name, text := range map[string]string{
-		"libgshare.so": "a library", "mig-minors": capabilities(),
+		"mig-minors": capabilities(),
 		"driver.yaml": "cdiVersion: 0.6.0\nkind: nvidia.com/gpu\ncontainerEdits: {deviceNodes: [{path: /dev/nvidiactl}]}\n" +
 			"devices: [{name: GPU-w, containerEdits: {deviceNodes: [{path: /dev/nvidia0}]}}]\n",
 	} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
+	hook.Write(t, filepath.Join(dir, "libgshare.so"))
 	must(t, n.kubelet.Start())
 	t.Cleanup(n.kubelet.Kill)
 	api := &bulletin{}
