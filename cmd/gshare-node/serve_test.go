@@ -43,6 +43,7 @@ kind: GPUFunction
 metadata: {name: %[1]s}
 spec:
   slo: {latency: 60s}
+  idempotent: true
   protocol: OIP
   batching: {maxBatch: 8}
   template:

@@ -13,8 +13,9 @@ func TestGatewayFunction(t *testing.T) {
 	of.Name, of.Namespace = "chat", "team"
 	of.Spec.Protocol, of.Spec.SLO.Latency = api.OpenAI, "1s"
 	of.Spec.Model.Aliases, of.Spec.Access.Namespaces = []string{"org/Model"}, []string{"web"}
+	of.Spec.Idempotent = true
 	f := GatewayFunction(&of)
-	if f.String() != "team/chat" || f.Protocol.String() != "OpenAI" || f.SLO.String() != "1s" || !slices.Equal(f.Aliases, []string{"org/Model"}) ||
+	if f.String() != "team/chat" || f.Protocol.String() != "OpenAI" || f.SLO.String() != "1s" || !f.Idempotent || !slices.Equal(f.Aliases, []string{"org/Model"}) ||
 		!slices.Equal(f.Callers, []string{"web"}) {
 		t.Errorf("%+v", f)
 	}

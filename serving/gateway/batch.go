@@ -175,16 +175,16 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 	switch {
 	case ctx.Err() != nil: // all clients have gone, or it has taken too long
 		b.function.failed(b.replica, b.flight, map[bool]blame{true: down}[!errors.Is(ctx.Err(), context.Canceled)])
-		b.refuse(refuseHung)
+		b.refuse(refuseHung, b.items)
 	case err != nil:
-		why := newRefusal(causeReplica, "the replica that had the request failed")
 		if isHeaderTooLong(err) { // sent one by one, each gets its own refusal
 			b.function.failed(b.replica, b.flight, none)
-			b.divide(1, why)
+			b.divide(1, replicaFailed(true))
 			return
 		}
 		b.function.failed(b.replica, b.flight, blameFor(err))
-		b.repeat(why)
+		b.refuse(replicaFailed(false), slices.DeleteFunc(slices.Clone(b.items), func(it *item) bool { return it.mayRepeat(err) }))
+		b.repeat(replicaFailed(true))
 	case response.StatusCode != http.StatusOK:
 		b.function.done(b.replica, b.flight, time.Now(), false)
 		why := newRefusal(causeReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode))
@@ -317,18 +317,18 @@ func (b *batch) again(size int, cost float64, otherwise refusal) {
 		it.part.limit = size
 	}
 	if !b.function.retry(cost, b.items...) {
-		b.refuse(otherwise)
+		b.refuse(otherwise, b.items)
 	}
 }
 
-// refuse ends the wait of all items whose clients are still there.
-func (b *batch) refuse(why refusal) {
+// refuse ends the wait of those of the items whose clients are still there.
+func (b *batch) refuse(why refusal, items []*item) {
 	f := b.function
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, it := range b.items {
+	for _, it := range items {
 		if !it.gone {
-			it.batch = nil
+			it.batch, it.gone = nil, true
 			it.of.count(func(s *statistics) { s.finish(&s.counts.Failed) })
 			it.turn <- turn{refusal: why}
 		}

@@ -288,7 +288,7 @@ func TestBatchWithoutBudget(t *testing.T) {
 
 // TestBatchOfDeadReplica checks that the requests of a batch are sent to another replica if theirs dies.
 func TestBatchOfDeadReplica(t *testing.T) {
-	start(t, batched, func(w *world) {
+	start(t, idempotent(batched), func(w *world) {
 		m := &model{took: constant(10 * ms)}
 		var dead atomic.Bool
 		die := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -472,7 +472,7 @@ func TestFirstByteCounts(t *testing.T) {
 // TestQueueTime checks that Server-Timing contains the time for which a request waited for a replica, without the time of the replica that answered its
 // batch, or of one that failed before.
 func TestQueueTime(t *testing.T) {
-	start(t, batched, func(w *world) {
+	start(t, idempotent(batched), func(w *world) {
 		w.replicas(&model{took: constant(100 * ms)}, 1, 0, "a")
 		var wait sync.WaitGroup
 		for i := range 3 { // one alone, and then two as a batch
@@ -486,7 +486,7 @@ func TestQueueTime(t *testing.T) {
 		}
 		wait.Wait()
 	})
-	start(t, Function{}, func(w *world) {
+	start(t, Function{Idempotent: true}, func(w *world) {
 		dead := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			time.Sleep(100 * ms)
 			panic(http.ErrAbortHandler)
@@ -530,7 +530,7 @@ func TestPoison(t *testing.T) {
 		"broken off": {40, func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, http.StatusBadGateway},
 	} {
 		t.Run(name, func(t *testing.T) {
-			start(t, batched, func(w *world) {
+			start(t, idempotent(batched), func(w *world) {
 				m := &model{took: constant(ms)}
 				w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					body, _ := io.ReadAll(r.Body)

@@ -63,7 +63,7 @@ func TestOnlyReplicaIsNotBlamed(t *testing.T) {
 // TestUnreachableReplica checks that a replica that accepts no connections is avoided even if it is the only one, and that requests with which it ended
 // are answered once it is back.
 func TestUnreachableReplica(t *testing.T) {
-	start(t, Function{}, func(w *world) {
+	start(t, Function{Idempotent: true}, func(w *world) {
 		var stop func()
 		died := false
 		serve := func() {

@@ -102,7 +102,7 @@ func (e *exchange) loss(ctx context.Context) (refusal, *uint64) {
 	case ctx.Err() != nil:
 		return newRefusal(causeDeadline, "the deadline has passed"), &counts.Failed
 	}
-	return newRefusal(causeReplica, "the replica that had the request failed"), &counts.Failed
+	return replicaFailed(true), &counts.Failed
 }
 
 // errHung is why a request is taken away from a replica that has not begun to answer within Function.Timeout; refuseHung is what its client gets.

@@ -81,12 +81,13 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 			why = none
 		}
 		queue.failed(r, t.flight, why)
+		may := it.mayRepeat(err)
 		// A replica that breaks off may have ended, which the next try only finds out.
-		if (tries == 1 || tries == 2 && why == down) && !unknown && e.rest == nil && queue.retry(1, it) {
+		if (tries == 1 || tries == 2 && why == down) && !unknown && e.rest == nil && may && queue.retry(1, it) {
 			return false
 		}
 		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
-		e.refuse(newRefusal(causeReplica, "the replica that had the request failed"))
+		e.refuse(replicaFailed(may || e.rest != nil || unknown))
 		return true
 	}
 	defer response.Body.Close()

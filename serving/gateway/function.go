@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http2"
+
+	"github.com/gshare-dev/gshare/serving/gateway/http1"
 	"github.com/gshare-dev/gshare/serving/rules/batching"
 )
 
@@ -383,6 +386,12 @@ const (
 func isUnreachable(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "dial"
+}
+
+// isUnsent reports whether no server can have begun to serve a request, according to the error of its transport.
+func isUnsent(err error) bool {
+	var stream http2.StreamError
+	return isUnreachable(err) || errors.Is(err, http1.ErrUnsent) || errors.As(err, &stream) && stream.Code == http2.ErrCodeRefusedStream
 }
 
 // blameFor returns the blame for an error of a transport.

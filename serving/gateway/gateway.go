@@ -63,6 +63,9 @@ type Function struct {
 
 	Protocol Protocol
 	MaxBatch int // most rows of a batch; above 1 only with the protocol OIP; default 1
+	// Idempotent lets a request be sent to another replica if the one that had it broke off before it answered. Otherwise only requests for which
+	// demands.repeatable is true are.
+	Idempotent bool
 
 	MaxQueued int         // most requests that wait at once; default 10,000
 	MaxBytes  share.Bytes // most bytes of the bodies of all its requests at once; default 256 MiB

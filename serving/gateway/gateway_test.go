@@ -184,7 +184,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// ask sends a request and returns the response. headers are pairs of name and value; the names Path and Query change the URL instead.
+// ask sends a request and returns the response. headers are pairs of name and value; the names Method, Path and Query change that or the URL instead.
 func (w *world) ask(ctx context.Context, body string, headers ...string) answer {
 	begin := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway:80/v1/predict?x=1", strings.NewReader(body))
@@ -196,6 +196,8 @@ func (w *world) ask(ctx context.Context, body string, headers ...string) answer 
 		switch value := headers[i+1]; headers[i] {
 		case "Host":
 			r.Host = value
+		case "Method":
+			r.Method = value
 		case "Path":
 			r.URL.Path = value
 		case "Query":
@@ -443,7 +445,7 @@ func TestDeadlineInAnswer(t *testing.T) {
 // TestReplicaDies checks that if a replica dies before it answers, the request is sent to another one, and that a response that breaks off
 // does not look complete.
 func TestReplicaDies(t *testing.T) {
-	start(t, Function{}, func(w *world) {
+	start(t, Function{Idempotent: true}, func(w *world) {
 		dies := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 		w.network.serve(w.T, "a:80", dies)
 		w.network.serve(w.T, "b:80", echo(10*ms))
@@ -507,7 +509,7 @@ func TestReplicaVanishes(t *testing.T) {
 	for name, length := range map[string]int{"small": 5, "large": 100 << 10} {
 		for _, connected := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s request, connected %t", name, connected), func(t *testing.T) {
-				start(t, Function{}, func(w *world) {
+				start(t, Function{Idempotent: true}, func(w *world) {
 					dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 						if address != "a:80" {
 							return w.network.dial(ctx, network, address)
@@ -571,7 +573,7 @@ func TestConnectionsToReplicas(t *testing.T) {
 
 // TestRetriesAreBounded checks that retries do not double the requests of a function all of whose replicas fail.
 func TestRetriesAreBounded(t *testing.T) {
-	start(t, Function{}, func(w *world) {
+	start(t, Function{Idempotent: true}, func(w *world) {
 		var sent atomic.Int32
 		w.replicas(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1); panic(http.ErrAbortHandler) }), 1, 0, "a", "b")
 		const requests = 2000

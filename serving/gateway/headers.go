@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/gshare-dev/gshare/serving/gateway/http1"
 )
 
 // Headers of requests that decide what a gateway does, as http.Header spells them. docs/serving-call.md has a row for each.
@@ -51,12 +53,15 @@ var aloneHeaders = []string{authorizationHeader, contentEncodingHeader, cookieHe
 // demands is what a client asks for by headers of its request. Its item keeps it, for the decisions about the request.
 type demands struct {
 	timeout time.Duration // how long the client waits for the answer, according to the body if no header says it; 0 if it does not say
-	stream  bool          // it lasts as long as the client likes, as a stream or a WebSocket does, which says nothing about the latency of requests
+	// repeatable says that it does no harm if the request is served twice (RFC 9110, 9.2.2), according to its method or its Idempotency-Key.
+	repeatable bool
+	stream     bool // it lasts as long as the client likes, as a stream or a WebSocket does, which says nothing about the latency of requests
 }
 
 // demands reads the headers of the request.
 func (e *exchange) demands() (d demands, err error) {
 	d.timeout, err = clientTimeout(e.request.Header, e.grpc)
+	d.repeatable = http1.IsRepeatable(e.request)
 	return d, err
 }
 

@@ -464,12 +464,12 @@ func TestReplicaFailsAfterDropHost(t *testing.T) {
 		ownFirst bool // the guest has its replica before the host's fails
 		want     int  // status for the guest's client
 	}{
-		"alone":                     {Function{Protocol: OIP}, 2, drop, true, 200},
-		"alone, held":               {Function{Protocol: OIP}, 2, drop, false, 200},
-		"in a batch":                {batched, 1, drop, true, 200},
-		"in a batch, held":          {batched, 1, drop, false, 200},
-		"alone, guest deleted":      {Function{Protocol: OIP}, 2, func(w *world) { w.gateway.RemoveFunction(search) }, false, 404},
-		"in a batch, guest deleted": {batched, 1, func(w *world) { w.gateway.RemoveFunction(search) }, false, 404},
+		"alone":                     {Function{Protocol: OIP, Idempotent: true}, 2, drop, true, 200},
+		"alone, held":               {Function{Protocol: OIP, Idempotent: true}, 2, drop, false, 200},
+		"in a batch":                {idempotent(batched), 1, drop, true, 200},
+		"in a batch, held":          {idempotent(batched), 1, drop, false, 200},
+		"alone, guest deleted":      {Function{Protocol: OIP, Idempotent: true}, 2, func(w *world) { w.gateway.RemoveFunction(search) }, false, 404},
+		"in a batch, guest deleted": {idempotent(batched), 1, func(w *world) { w.gateway.RemoveFunction(search) }, false, 404},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start(t, c.host, func(w *world) {
@@ -485,7 +485,7 @@ func TestReplicaFailsAfterDropHost(t *testing.T) {
 					<-fail
 					panic(http.ErrAbortHandler)
 				}), c.credits, 0, "old")
-				w.guest(Function{Protocol: OIP})
+				w.guest(Function{Protocol: OIP, Idempotent: true})
 				w.network.serve(w.T, "own:80", own)
 				w.network.serve(w.T, "new:80", other)
 				var wait sync.WaitGroup

@@ -26,6 +26,12 @@ type item struct {
 	gone    bool   // the client no longer waits, or has been told that the batch takes too long
 }
 
+// mayRepeat reports whether the item may be sent once more after a transport failed with an error: its replica cannot have begun to serve it, or it
+// does no harm if it is served twice.
+func (it *item) mayRepeat(err error) bool {
+	return isUnsent(err) || it.asked.repeatable || it.of.settings().Idempotent
+}
+
 // explicit reports whether due follows from a deadline of the client.
 func (it *item) explicit() bool { return it.asked.timeout > 0 }
 

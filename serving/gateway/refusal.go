@@ -99,6 +99,18 @@ var (
 	causeStopping      = cause{http.StatusServiceUnavailable, reasonStopping, codes.Unavailable}
 )
 
+// notRepeated says why a request was not sent again, where that might have helped.
+const notRepeated = ", and may have served it: it is not sent again without an Idempotency-Key, unless its function is idempotent"
+
+// replicaFailed returns the refusal of a request whose replica failed. repeatable is false if that is why it was not sent to another one.
+func replicaFailed(repeatable bool) refusal {
+	text := "the replica that had the request failed"
+	if !repeatable {
+		text += notRepeated
+	}
+	return newRefusal(causeReplica, text)
+}
+
 // write answers with the refusal in the form of the Open Inference Protocol, {"error": "..."}, or in OpenAI's form, the only one that its clients can
 // read: {"error": {"message": "...", ...}}.
 func (r refusal) write(w http.ResponseWriter, openAI bool) {

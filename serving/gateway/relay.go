@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gshare-dev/gshare/serving/gateway/http1"
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
 )
 
@@ -173,7 +174,7 @@ func (r *relay) mayRepeat() bool {
 }
 
 // fail ends a request that got no answer, or returns false if it may be sent to another gateway. It may if it was not sent at all, or if this is its
-// first failure: requests are assumed to be safe to serve twice, as after the failure of a replica.
+// first failure and it does no harm if it is served twice, as after the failure of a replica.
 func (r *relay) fail(ctx context.Context, err error) bool {
 	why := r.why(ctx)
 	if r.body != nil && r.body.failure() != nil {
@@ -184,10 +185,14 @@ func (r *relay) fail(ctx context.Context, err error) bool {
 		r.write(why)
 		return true
 	}
-	unsent := isUnreachable(err)
-	if r.mayRepeat() && (unsent || !r.resent) {
+	unsent := isUnsent(err)
+	harmless := unsent || http1.IsRepeatable(r.request) || r.function.settings().Idempotent
+	if r.mayRepeat() && (unsent || harmless && !r.resent) {
 		r.resent = r.resent || !unsent
 		return false
+	}
+	if !harmless {
+		why.text += notRepeated
 	}
 	r.refuse(why)
 	r.report() // nobody else can report it: the owner has failed

@@ -374,7 +374,7 @@ func TestRelayedRequests(t *testing.T) {
 
 // TestElapsed checks that a deadline counts from when the first gateway got the request, and that clients cannot say so.
 func TestElapsed(t *testing.T) {
-	startCluster(t, Function{}, 2, true, func(c *cluster) {
+	startCluster(t, Function{Idempotent: true}, 2, true, func(c *cluster) {
 		c.replicas(func(string) http.Handler { return echo(time.Second) }, "a")
 		for port, want := range map[string]time.Duration{":82": 10 * ms, ":80": 50 * ms} {
 			scheme := map[string]string{":82": "https://", ":80": "http://"}[port]
@@ -396,7 +396,7 @@ func TestElapsed(t *testing.T) {
 			}
 		}
 	})
-	startCluster(t, Function{}, 3, true, func(c *cluster) {
+	startCluster(t, Function{Idempotent: true}, 3, true, func(c *cluster) {
 		c.replicas(func(string) http.Handler { return echo(time.Minute) }, "a")
 		close(c.members[0].frozen) // so that the request comes to the next owner when some of the time has passed
 		if a := c.ask(c.Context(), c.members[2], strings.NewReader("input"), "X-Slo-Ttft-Ms", "1000"); a.status != 504 || a.took != time.Second {
@@ -412,7 +412,7 @@ func TestElapsed(t *testing.T) {
 // meanwhile: by the next owner, or by the gateway to which it came.
 func TestOwnerDiesWhileFunctionAwaitsItsTurn(t *testing.T) {
 	for _, members := range []int{3, 2} {
-		startCluster(t, Function{SLO: 2 * time.Second, Hold: Hold{InTime: true}}, members, true, func(c *cluster) {
+		startCluster(t, Function{SLO: 2 * time.Second, Hold: Hold{InTime: true}, Idempotent: true}, members, true, func(c *cluster) {
 			time.AfterFunc(time.Second, c.members[0].die)
 			if a := c.ask(c.Context(), c.members[members-1], strings.NewReader("input")); a.status != 504 || a.took != 2*time.Second {
 				c.Errorf("of %d gateways: %+v after %v, want 504 after 2 s", members, a, a.took)
@@ -426,7 +426,7 @@ func TestOwnerDiesWhileFunctionAwaitsItsTurn(t *testing.T) {
 func TestSlowBodyOfFunctionInTurn(t *testing.T) {
 	for name, dies := range map[string]bool{"served by the owner": false, "and by the next one": true} {
 		t.Run(name, func(t *testing.T) {
-			startCluster(t, Function{SLO: 2 * time.Second, Hold: Hold{InTime: true}}, 3, true, func(c *cluster) {
+			startCluster(t, Function{SLO: 2 * time.Second, Hold: Hold{InTime: true}, Idempotent: true}, 3, true, func(c *cluster) {
 				if dies {
 					time.AfterFunc(4*time.Second, c.members[0].die)
 				}
@@ -508,7 +508,7 @@ func TestOwnerDies(t *testing.T) {
 		"control":             {false, func(m *member) { close(m.frozen) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			startCluster(t, Function{}, 3, test.pings, func(c *cluster) {
+			startCluster(t, Function{Idempotent: true}, 3, test.pings, func(c *cluster) {
 				b := newBusy()
 				c.replicas(b.echo(15*ms), "a", "b", "c", "d")
 				owner := c.members[0]

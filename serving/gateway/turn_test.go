@@ -56,7 +56,7 @@ func TestInTurn(t *testing.T) {
 func TestInTurnIsInTime(t *testing.T) {
 	for name, leaves := range map[string]bool{"next turn": true, "replica": false} {
 		t.Run(name, func(t *testing.T) {
-			start(t, Function{SLO: time.Second, Hold: Hold{InTime: true}}, func(w *world) {
+			start(t, Function{SLO: time.Second, Hold: Hold{InTime: true}, Idempotent: true}, func(w *world) {
 				var stop func()
 				stop = w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 					time.Sleep(50 * ms)
@@ -87,7 +87,7 @@ func TestInTurnIsInTime(t *testing.T) {
 // TestInTurnWithHost: requests of a function in turn keep their deadlines when they come to a host that has its turn, and when their deadlines were put off
 // there since nobody else needed it, they are refused when they are due wherever they wait then.
 func TestInTurnWithHost(t *testing.T) {
-	inTurn := Function{SLO: time.Second, Hold: Hold{InTime: true}}
+	inTurn := Function{SLO: time.Second, Hold: Hold{InTime: true}, Idempotent: true}
 	for name, test := range map[string]struct {
 		host    bool          // the request comes while there is a host
 		latency time.Duration // of the host's replica

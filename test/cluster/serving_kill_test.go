@@ -21,6 +21,7 @@ kind: GPUFunction
 metadata: {name: resnet50}
 spec:
   slo: {latency: 2s}
+  idempotent: true
   access: {namespaces: ["*"]}
   resources: {share: {sm: 24, quota: 40, memory: 1Gi}}
   scaling: {minReplicas: 2, maxReplicas: 4, requestsPerSecond: 50, window: 2s, keepShared: 1s}

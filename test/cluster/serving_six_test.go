@@ -42,6 +42,7 @@ kind: GPUFunction
 metadata: {name: %s}
 spec:
   slo: {latency: %s}
+  idempotent: true
   protocol: OIP
   access: {namespaces: ["*"]}
   resources: {share: {sm: 100, quota: 100, memory: 40128Mi}}

@@ -27,6 +27,7 @@ kind: GPUFunction
 metadata: {name: %s}
 spec:
   slo: {latency: 60s}
+  idempotent: true
   protocol: OIP
   access: {namespaces: ["*"]}
   resources: {share: {sm: 100, quota: 100, memory: 60Gi}}

@@ -91,6 +91,11 @@ type GPUFunctionSpec struct {
 	// +kubebuilder:default=HTTP
 	Protocol Protocol `json:"protocol,omitempty"`
 
+	// idempotent says that a request may be served twice: it is sent to another replica if the one that had it broke off before it answered. Without
+	// it, only GET, HEAD, OPTIONS, and requests with an Idempotency-Key are.
+	// +optional
+	Idempotent bool `json:"idempotent,omitempty"`
+
 	// model describes the model that the function serves. Only with protocol OpenAI.
 	// +optional
 	Model Model `json:"model,omitzero"`

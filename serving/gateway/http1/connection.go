@@ -80,7 +80,7 @@ func (c *connection) exchange(r *http.Request, text []byte) (*http.Response, err
 func (c *connection) send(r *http.Request, text []byte) (*http.Response, error) {
 	n, unsent := c.network.Write(text)
 	if unsent != nil && n == 0 {
-		return nil, fmt.Errorf("%w: %w", errUnsent, unsent)
+		return nil, fmt.Errorf("%w: %w", ErrUnsent, unsent)
 	}
 	c.left = maxHeader
 	if _, err := c.reader.Peek(1); err != nil {

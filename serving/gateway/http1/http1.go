@@ -59,7 +59,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		switch {
 		case r.Context().Err() != nil:
 			return nil, context.Cause(r.Context())
-		case c.used && (errors.Is(err, errUnsent) || errors.Is(err, errUnanswered) && isRepeatable(r)):
+		case c.used && (errors.Is(err, ErrUnsent) || errors.Is(err, errUnanswered) && IsRepeatable(r)):
 			continue
 		}
 		return nil, err
@@ -81,8 +81,8 @@ func isSmall(r *http.Request) bool {
 	return known && r.ContentLength >= 0 && r.ContentLength <= maxBody && r.URL.Scheme == "http" && r.Method != http.MethodConnect && len(r.Trailer) == 0 && len(r.Header["Upgrade"]) == 0
 }
 
-// isRepeatable reports whether it does no harm if a server gets the request twice.
-func isRepeatable(r *http.Request) bool {
+// IsRepeatable reports whether it does no harm if a server gets the request twice.
+func IsRepeatable(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return true
@@ -134,7 +134,8 @@ func NewDialer(unacknowledged time.Duration) *net.Dialer {
 
 // The errors after which a request may be sent on another connection.
 var (
-	errUnsent     = errors.New("nothing of the request was sent")
+	// ErrUnsent is what the error of a request wraps that did not reach the server.
+	ErrUnsent     = errors.New("nothing of the request was sent")
 	errUnanswered = errors.New("the server closed the connection and did not answer")
 )
 
