@@ -95,7 +95,7 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 		f.add(i)
 		fn.state.LastID = e.ID
 		if e.Ending {
-			f.delete(i)
+			f.retire(i)
 			continue
 		}
 		fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: e.ID, Configuration: v.configuration, Residency: e.Residency, Since: f.now()})
@@ -188,8 +188,8 @@ func (fn *function) bound() {
 
 // replace starts an instance in place of one with an outdated share or template, and reports whether it did anything. Instances that are ready are
 // replaced one after another: the next one's turn comes when nothing is left of the last, or that does not end. So a specification that does not work
-// costs no replica, and at most one more instance needs room. Instances that are not ready are replaced at once, except for those that were ready a
-// moment ago: many may miss a probe together because they are busy.
+// costs no replica, and at most one more instance needs room, besides those that still answer long requests while nobody waits for a share. Instances
+// that are not ready are replaced at once, except for those that were ready a moment ago: many may miss a probe together because they are busy.
 func (f *Fleet) replace(fn *function) (changed bool) {
 	all, goesOn := fn.sorted(), false
 	for _, i := range all {
@@ -230,7 +230,7 @@ func (f *Fleet) follow(i *instance) (changed bool) {
 	next := fn.instances[i.follower]
 	switch {
 	case next == nil: // the replacement was no longer needed
-		f.delete(i)
+		f.retire(i)
 		return false
 	case !next.outdated || next.phase == ready:
 		return false
@@ -291,7 +291,7 @@ func (f *Fleet) refuse(i *instance, stays scaling.Residency) {
 func (f *Fleet) succeed(by *instance) {
 	for _, i := range by.function.sorted() {
 		if i.follower == by.ID {
-			f.delete(i)
+			f.retire(i)
 		}
 	}
 	if by.Move.From != 0 {

@@ -154,6 +154,7 @@ func (f *Fleet) scaleAll() {
 			}
 		}
 	}
+	f.makeRoom()
 }
 
 // wake scales a function to which a request has come, if it has no replicas or only parked ones.
@@ -247,7 +248,7 @@ const (
 )
 
 func (f *Fleet) create(i *instance) {
-	i.phase, i.created, i.readySince, i.stays = starting, time.Now(), time.Time{}, scaling.Hot
+	i.phase, i.created, i.readySince, i.stays, i.queued = starting, time.Now(), time.Time{}, scaling.Hot, false
 	i.Residency, i.foreign = i.wanted(), false
 	i.outdated = i.differs()
 	i.reminder = i.created.Add(firstReminder)
@@ -274,10 +275,14 @@ func (f *Fleet) delete(i *instance) {
 // ends can hold.
 const longestRequest = 10 * time.Minute
 
-// retire ends an instance that is not needed once it has answered its requests, however long they take within longestRequest. delete and GiveUp then make
+// retire ends an instance that is not needed, or replaced, once it has answered its requests, however long they take within longestRequest. delete and GiveUp then make
 // it end within its grace period.
 func (f *Fleet) retire(i *instance) {
-	if i.phase != ready {
+	switch i.phase {
+	case draining:
+		return
+	case ready:
+	default:
 		f.delete(i)
 		return
 	}
@@ -288,7 +293,7 @@ func (f *Fleet) retire(i *instance) {
 // drain waits until an instance has answered its requests, at most until the timer that it returns, and then ends the instance, which has its grace period
 // to do so.
 func (f *Fleet) drain(i *instance, limit time.Duration) *time.Timer {
-	i.phase = draining
+	i.phase, i.since = draining, time.Now()
 	ctx, stop := context.WithCancel(context.Background())
 	limited, cut := context.WithCancel(ctx)
 	i.stopDrain = stop
@@ -389,7 +394,7 @@ func (f *Fleet) observe(e Event) {
 // unready notes that an instance accepts no requests, either not yet or no longer.
 func (f *Fleet) unready(i *instance, e Event) {
 	before := i.phase
-	i.phase, i.message = starting, e.Message
+	i.phase, i.message, i.queued = starting, e.Message, e.Queued
 	if e.Kind == Restarting {
 		i.phase, i.retry, i.readySince = restarting, f.now()+restartPause, time.Time{}
 	}

@@ -29,6 +29,8 @@ type life struct {
 	start time.Duration // time until it is ready; negative: never
 	dies  time.Duration // time from its start until it ends by itself; 0: never
 	ends  time.Duration // time it takes after SIGTERM; if longer than the grace period, it gets SIGKILL
+
+	shares int // if not 0, it waits until there are fewer other instances
 }
 
 // memory is a Platform whose instances are goroutines.
@@ -81,6 +83,13 @@ func (m *memory) run(i Instance, l life, end chan struct{}) {
 		started = nil
 		send(Event{Kind: Starting, Message: "no room"})
 	}
+	if l.shares > 0 {
+		send(Event{Kind: Starting, Queued: true})
+		for m.count() > l.shares {
+			time.Sleep(100 * ms)
+		}
+		send(Event{Kind: Starting})
+	}
 	for {
 		select {
 		case <-started:
@@ -94,6 +103,13 @@ func (m *memory) run(i Instance, l life, end chan struct{}) {
 			return
 		}
 	}
+}
+
+// count returns the number of instances.
+func (m *memory) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.running)
 }
 
 func (m *memory) Delete(name string) {

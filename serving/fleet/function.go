@@ -232,10 +232,11 @@ type instance struct {
 	phase      phase
 	address    string
 	message    string        // why it is not ready yet
+	queued     bool          // as in Event
 	created    time.Time     // when it was created last
 	reminder   time.Time     // when the log says next that it is still starting
 	readySince time.Time     // zero if its server has not been ready since it last started
-	since      time.Time     // when it became unready
+	since      time.Time     // when it became unready, began to drain or began to stop
 	failures   int           // consecutive failures
 	retry      time.Duration // when it is created again, on the clock of Fleet.now
 	stopDrain  context.CancelFunc
@@ -278,10 +279,16 @@ func (i *instance) mayRecover() bool {
 // overtime is how long an instance may take to end, beyond its grace period.
 const overtime = time.Minute
 
-// holdsUp reports whether the function's other instances are to wait until this one is replaced and nothing is left of it. They do not wait for ever
-// for one that does not end, for instance because its process hangs in the driver or its node is gone.
+// holdsUp reports whether the function's other instances are to wait until this one is replaced and nothing is left of it. They do not wait for long
+// answers, nor for ever for one that does not end, for instance because its process hangs in the driver or its node is gone.
 func (i *instance) holdsUp() bool {
-	return i.follower != 0 && (i.phase != stopping || time.Since(i.since) < i.Function.Grace()+overtime)
+	switch i.phase {
+	case draining:
+		return i.follower != 0 && time.Since(i.since) < i.Function.Grace()
+	case stopping:
+		return i.follower != 0 && time.Since(i.since) < i.Function.Grace()+overtime
+	}
+	return i.follower != 0
 }
 
 // maxPause is the longest pause before an instance that has failed is created again. An instance that has been ready for that long has its failures

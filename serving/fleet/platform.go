@@ -65,6 +65,7 @@ type Event struct {
 	Kind      EventKind
 	Address   string            // host:port, only of Ready
 	Residency scaling.Residency // only of NoRoom: the residency that the instance keeps, Shared or Warm
+	Queued    bool              // only of Starting: it waits for a share, and the platform does not ask for replicas to be given up itself
 	Message   string            // what the instance waits for and has last written, or why it has failed
 }
 

@@ -3,6 +3,8 @@ package fleet
 import (
 	"testing"
 	"time"
+
+	api "github.com/gshare-dev/gshare/serving/api/v1alpha1"
 )
 
 // TestRetire: a replica that the load no longer needs answers its stream, which takes longer than its grace period of 5 s, unless somebody needs its share.
@@ -45,4 +47,64 @@ func TestRetire(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMakeRoom: a replica of another function that waits for its share gets that of one that nobody needs, which has its grace period of 5 s and a second to
+// end, even if that one is in reserve for long or answers a stream of minutes.
+func TestMakeRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		keep   string
+		stream time.Duration
+	}{
+		"draining":   {"1s", 9 * time.Minute},
+		"in reserve": {"10m", 3 * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lives := func(int) life { return life{shares: 2, ends: second} }
+			start(t, "requestsPerSecond: 10, maxReplicas: 2, concurrency: 2, window: 2s, keepShared: "+c.keep, lives, func(w *world) {
+				w.load(20, 2*second, 10*ms)
+				for range 2 { // they fill the first replica, which is idle when the other one goes
+					go w.ask(3 * second)
+				}
+				sleep(ms)
+				answered := make(chan struct{})
+				go func() { defer close(answered); w.ask(c.stream) }()
+				sleep(30 * second)
+				if spares := w.fleet.Spares(); w.count() != 2 || len(spares) == 0 {
+					t.Errorf("the test shows nothing: %+v, %v", w.status(), spares)
+				}
+				other := decode(t, "minReplicas: 1, requestsPerSecond: 10", func(f *api.GPUFunction) { f.Name = "g" })
+				if err := w.fleet.Set(other); err != nil {
+					t.Fatal(err)
+				}
+				sleep(10 * second)
+				all := w.fleet.Status()
+				if len(all) != 2 || all[1].Replicas["ready"] != 1 || all[0].Replicas["ready"] > 1 {
+					t.Errorf("%+v", all)
+				}
+				<-answered
+			})
+		})
+	}
+}
+
+// TestReplaceLong: a replica that has been replaced answers its stream of minutes, and the next one is replaced meanwhile.
+func TestReplaceLong(t *testing.T) {
+	start(t, "minReplicas: 2, requestsPerSecond: 10, keepShared: 1s", func(int) life { return life{ends: second} }, func(w *world) {
+		status := make(chan int, 2)
+		for range 2 {
+			go func() { s, _ := w.ask(5 * time.Minute); status <- s }()
+		}
+		sleep(second)
+		if err := w.fleet.Set(decode(t, "minReplicas: 2, requestsPerSecond: 10, keepShared: 1s", otherShare)); err != nil {
+			t.Fatal(err)
+		}
+		sleep(20 * second)
+		if s := w.status(); s.Replicas["draining"] != 2 || s.Replicas["ready"] != 2 {
+			t.Errorf("%+v", s)
+		}
+		if a, b := <-status, <-status; a != 200 || b != 200 || w.brokenRequests() > 0 {
+			t.Errorf("status %d and %d, %d broken", a, b, w.brokenRequests())
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
@@ -16,9 +18,13 @@ type Spare struct {
 
 // Spares returns the replicas of all functions that can be given up to make room for others, among them those that are not needed and end when they have
 // answered their requests.
-func (f *Fleet) Spares() (all []Spare) {
+func (f *Fleet) Spares() []Spare {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.spares()
+}
+
+func (f *Fleet) spares() (all []Spare) {
 	for _, fn := range f.functions {
 		for _, i := range fn.sorted() {
 			if i.phase == draining && i.hurry != nil {
@@ -49,6 +55,10 @@ const (
 func (f *Fleet) GiveUp(name, why string) Gift {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.giveUp(name, why)
+}
+
+func (f *Fleet) giveUp(name, why string) Gift {
 	i := f.instances[name]
 	if i != nil && i.phase == draining && i.hurry != nil {
 		f.log.Info("give up replica", "replica", name, "reason", why)
@@ -68,6 +78,28 @@ func (f *Fleet) GiveUp(name, why string) Gift {
 	f.delete(i)
 	f.publish(i.function)
 	return All
+}
+
+// makeRoom gives up replicas while others have waited for their share for a period: one for each of those for which none ends, first those that have been
+// in reserve for longest. How large the shares are and on which GPUs only the platform knows; if it was not enough, another one follows.
+func (f *Fleet) makeRoom() {
+	missing := 0
+	for _, i := range f.instances {
+		switch {
+		case i.phase == starting && i.queued && time.Since(i.created) >= period:
+			missing++
+		case i.phase == stopping || i.phase == draining && i.hurry == nil:
+			missing--
+		}
+	}
+	if missing <= 0 {
+		return
+	}
+	spares := f.spares()
+	slices.SortStableFunc(spares, func(a, b Spare) int { return cmp.Compare(a.Since, b.Since) })
+	for _, s := range spares[:min(missing, len(spares))] {
+		f.giveUp(s.Instance, "another replica waits for a share")
+	}
 }
 
 // isSpare reports whether the autoscaler counts the instance as Shared or Warm, and it is ready and not being replaced.

@@ -48,7 +48,9 @@ func (m *Machine) Events() <-chan fleet.Event { return m.events }
 // Create implements fleet.Platform.
 func (m *Machine) Create(i fleet.Instance) {
 	p := &process{machine: m, Instance: i, deleted: make(chan struct{}), exited: make(chan struct{}), late: make(chan struct{})}
-	p.progress.report = func(message string) { p.send(fleet.Event{Kind: fleet.Starting, Message: message}) }
+	p.progress.report = func(message string) {
+		p.send(fleet.Event{Kind: fleet.Starting, Message: message, Queued: p.progress.waits == ""})
+	}
 	p.written.line = func(line string) {
 		m.output(i.Name, line)
 		p.progress.wrote(line)

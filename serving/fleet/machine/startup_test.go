@@ -88,8 +88,11 @@ func TestWaitForShare(t *testing.T) {
 	granted := t.TempDir() + "/granted"
 	w := newWorld(t, "/bin/sh", "-c", `while [ "$1" != -- ]; do shift; done; shift; echo "gshare: waiting: no room"; while ! [ -e `+granted+` ]; do sleep 0.01; done; exec "$@"`)
 	w.create("f-1", `{command: [sleep, "1000"], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 30)
-	w.await("^waits for its share of a GPU$")
-	w.await("^gshare: waiting: no room$")
+	for _, message := range []string{"waits for its share of a GPU", "gshare: waiting: no room"} {
+		if e := w.next(fleet.Starting); e.Message != message || !e.Queued {
+			t.Errorf("%+v, want %q, queued", e, message)
+		}
+	}
 	select {
 	case e := <-w.Events():
 		t.Fatalf("%+v", e)
@@ -98,7 +101,9 @@ func TestWaitForShare(t *testing.T) {
 	if err := os.WriteFile(granted, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.await(`^waits for port \d+$`)
+	if e := w.next(fleet.Starting); !strings.HasPrefix(e.Message, "waits for port") || e.Queued {
+		t.Errorf("%+v", e)
+	}
 	if e := w.next(fleet.Failed); strings.Contains(e.Message, "no room") {
 		t.Errorf("%+v", e)
 	}
