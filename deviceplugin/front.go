@@ -21,7 +21,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/gshare-dev/gshare/node/cdi"
-	"github.com/gshare-dev/gshare/node/ticket"
+	"github.com/gshare-dev/gshare/node/deviceid"
 )
 
 // FrontOptions configures a Front.
@@ -34,23 +34,23 @@ type FrontOptions struct {
 }
 
 // Front holds the connection between kubelet and device plugin in a process of its own, so that no pod fails because the agent is away. It
-// advertises the tickets that the agent sent last, and answers Allocate itself. It forwards PreStartContainer to the agent, and waits for
+// advertises the device IDs that the agent sent last, and answers Allocate itself. It forwards PreStartContainer to the agent, and waits for
 // the agent if it is away.
 type Front struct {
 	FrontOptions
 
 	agent   api.DevicePluginClient
-	telling sync.Mutex // serializes tell: the agent must not be told of an Allocate after a PreStart for the same tickets
+	telling sync.Mutex // serializes tell: the agent must not be told of an Allocate after a PreStart for the same device IDs
 
 	metrics *frontMetrics
 
-	mu       sync.Mutex // guards the following
-	tickets  []string
-	changed  chan struct{} // closed and replaced when the tickets change
-	untold   [][]string    // tickets of each Allocate of which the agent has not been told, without duplicates
-	watched  bool          // by the kubelet
-	refused  bool          // by the agent, because it speaks another protocol version
-	restream func()        // ends the stream to the agent; the metadata of the next one tells whether the kubelet watches
+	mu        sync.Mutex // guards the following
+	deviceIDs []string
+	changed   chan struct{} // closed and replaced when the device IDs change
+	untold    [][]string    // device IDs of each Allocate of which the agent has not been told, without duplicates
+	watched   bool          // by the kubelet
+	refused   bool          // by the agent, because it speaks another protocol version
+	restream  func()        // ends the stream to the agent; the metadata of the next one tells whether the kubelet watches
 }
 
 // NewFront returns a front that does nothing before Run.
@@ -71,7 +71,7 @@ const (
 	overlap = 2 * time.Second
 )
 
-// Run serves the kubelet until the context ends. It registers once the agent has sent its tickets. When the context ends, the agent
+// Run serves the kubelet until the context ends. It registers once the agent has sent its device IDs. When the context ends, the agent
 // registers in its place before Run returns.
 func (f *Front) Run(ctx context.Context) error {
 	if err := makePrivate(f.Directory); err != nil {
@@ -125,7 +125,7 @@ func (f *Front) Run(ctx context.Context) error {
 	return nil
 }
 
-// followAgent receives the agent's tickets until the connection ends, and calls received after each message.
+// followAgent receives the agent's device IDs until the connection ends, and calls received after each message.
 func (f *Front) followAgent(ctx context.Context, received func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,7 +138,7 @@ func (f *Front) followAgent(ctx context.Context, received func(context.Context) 
 		if err != nil {
 			return err
 		}
-		f.setTickets(answer.Devices)
+		f.setDeviceIDs(answer.Devices)
 		if err := received(ctx); err != nil {
 			return err
 		}
@@ -176,43 +176,43 @@ func (f *Front) plugin() *Plugin {
 	}}
 }
 
-// setTickets replaces the advertised tickets.
-func (f *Front) setTickets(devices []*api.Device) {
+// setDeviceIDs replaces the advertised device IDs.
+func (f *Front) setDeviceIDs(devices []*api.Device) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	old := f.tickets
-	f.tickets = nil
+	old := f.deviceIDs
+	f.deviceIDs = nil
 	for _, d := range devices {
-		f.tickets = append(f.tickets, d.ID)
+		f.deviceIDs = append(f.deviceIDs, d.ID)
 	}
-	if slices.Equal(old, f.tickets) {
+	if slices.Equal(old, f.deviceIDs) {
 		return
 	}
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// Tickets returns the tickets that the agent sent last, even if it is away now, and a channel that is closed when they change.
-func (f *Front) Tickets() (tickets []string, changed <-chan struct{}) {
+// DeviceIDs returns the device IDs that the agent sent last, even if it is away now, and a channel that is closed when they change.
+func (f *Front) DeviceIDs() (deviceIDs []string, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tickets, f.changed
+	return f.deviceIDs, f.changed
 }
 
-// Prefer returns any n of the available tickets. It does not ask the agent: which tickets a container gets matters only to readers of the
+// Prefer returns any n of the available device IDs. It does not ask the agent: which device IDs a container gets matters only to readers of the
 // kubelet's records. And calls must be short, as the kubelet fails a pod if the front is killed during one.
 func (f *Front) Prefer(_ context.Context, available, must []string, n int) []string {
-	return ticket.Prefer(available, must, nil, n)
+	return deviceid.Prefer(available, must, nil, n)
 }
 
-// Allocate returns the CDI device name of the tickets without waiting for the agent. It removes the CDI file that an earlier owner of the
-// tickets left, so that no container can be created with the earlier owner's devices.
-func (f *Front) Allocate(tickets []string) string {
-	key := ticket.Key(tickets)
+// Allocate returns the CDI device name of the device IDs without waiting for the agent. It removes the CDI file that an earlier owner of the
+// device IDs left, so that no container can be created with the earlier owner's devices.
+func (f *Front) Allocate(deviceIDs []string) string {
+	key := deviceid.Key(deviceIDs)
 	if err := f.CDI.Remove(key); err != nil {
-		f.Log.Error("failed to remove an old CDI file", "tickets", tickets, "error", err)
+		f.Log.Error("failed to remove an old CDI file", "deviceIDs", deviceIDs, "error", err)
 	}
-	f.addUntold(tickets)
+	f.addUntold(deviceIDs)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), tellPatience)
 		defer cancel()
@@ -224,14 +224,14 @@ func (f *Front) Allocate(tickets []string) string {
 func (f *Front) addUntold(sets ...[]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, tickets := range sets {
-		if !slices.ContainsFunc(f.untold, func(other []string) bool { return slices.Equal(other, tickets) }) {
-			f.untold = append(f.untold, tickets)
+	for _, deviceIDs := range sets {
+		if !slices.ContainsFunc(f.untold, func(other []string) bool { return slices.Equal(other, deviceIDs) }) {
+			f.untold = append(f.untold, deviceIDs)
 		}
 	}
 }
 
-// takeUntold returns all sets of tickets of which the agent has not been told, and forgets them.
+// takeUntold returns all sets of device IDs of which the agent has not been told, and forgets them.
 func (f *Front) takeUntold() [][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -240,7 +240,7 @@ func (f *Front) takeUntold() [][]string {
 	return taken
 }
 
-// tell tells the agent which tickets the kubelet has allocated again, so that the agent forgets their previous owners.
+// tell tells the agent which device IDs the kubelet has allocated again, so that the agent forgets their previous owners.
 func (f *Front) tell(ctx context.Context) error {
 	f.telling.Lock()
 	defer f.telling.Unlock()
@@ -249,8 +249,8 @@ func (f *Front) tell(ctx context.Context) error {
 		return nil
 	}
 	request := &api.AllocateRequest{}
-	for _, tickets := range untold {
-		request.ContainerRequests = append(request.ContainerRequests, &api.ContainerAllocateRequest{DevicesIds: tickets})
+	for _, deviceIDs := range untold {
+		request.ContainerRequests = append(request.ContainerRequests, &api.ContainerAllocateRequest{DevicesIds: deviceIDs})
 	}
 	_, err := f.agent.Allocate(withProtocol(ctx), request)
 	if err != nil {
@@ -260,10 +260,10 @@ func (f *Front) tell(ctx context.Context) error {
 }
 
 // PreStart forwards the call to the agent. If the agent is away, it waits for almost as long as the kubelet does.
-func (f *Front) PreStart(ctx context.Context, tickets []string) error {
+func (f *Front) PreStart(ctx context.Context, deviceIDs []string) error {
 	ctx, cancel := context.WithTimeout(withProtocol(ctx), patience)
 	defer cancel()
-	err := f.forwardPreStart(ctx, tickets)
+	err := f.forwardPreStart(ctx, deviceIDs)
 	if status.Code(err) != codes.Unavailable {
 		return f.explain(ctx, err)
 	}
@@ -274,11 +274,11 @@ func (f *Front) PreStart(ctx context.Context, tickets []string) error {
 		select {
 		case <-ctx.Done():
 		case <-time.After(reconnectEvery):
-			err = f.forwardPreStart(ctx, tickets)
+			err = f.forwardPreStart(ctx, deviceIDs)
 		}
 	}
 	f.metrics.waits.Observe(time.Since(began).Seconds())
-	f.Log.Info("a container waited for the agent", "tickets", tickets, "waited", time.Since(began), "error", err)
+	f.Log.Info("a container waited for the agent", "deviceIDs", deviceIDs, "waited", time.Since(began), "error", err)
 	return f.explain(ctx, err)
 }
 
@@ -290,11 +290,11 @@ func (f *Front) explain(ctx context.Context, err error) error {
 	return status.Errorf(codes.Unavailable, "the gshare agent of this node has not answered within %v: %s", patience, status.Convert(err).Message())
 }
 
-func (f *Front) forwardPreStart(ctx context.Context, tickets []string) error {
+func (f *Front) forwardPreStart(ctx context.Context, deviceIDs []string) error {
 	if err := f.tell(ctx); err != nil {
 		return err
 	}
-	_, err := f.agent.PreStartContainer(ctx, &api.PreStartContainerRequest{DevicesIds: tickets})
+	_, err := f.agent.PreStartContainer(ctx, &api.PreStartContainerRequest{DevicesIds: deviceIDs})
 	return err
 }
 

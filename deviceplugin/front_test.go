@@ -21,7 +21,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/gshare-dev/gshare/node/cdi"
-	"github.com/gshare-dev/gshare/node/ticket"
+	"github.com/gshare-dev/gshare/node/deviceid"
 )
 
 // fakeAgent is the agent as a front sees it. A call for which it is away fails at once, as on a socket that nobody listens on.
@@ -180,7 +180,7 @@ func TestAllocateNeverWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newTestFront(t, a)
-				key := ticket.Key([]string{"g0-0", "g1-0"})
+				key := deviceid.Key([]string{"g0-0", "g1-0"})
 				old := filepath.Join(string(f.CDI), "gshare.dev-grant-"+key+".json")
 				if err := os.WriteFile(old, nil, 0o600); err != nil {
 					t.Fatal(err)

@@ -51,7 +51,7 @@ const stuckAfter = 10 * time.Second
 func (f *Front) healthy() error {
 	free := make(chan struct{})
 	go func() {
-		f.Tickets() // blocks while the lock is held
+		f.DeviceIDs() // blocks while the lock is held
 		close(free)
 	}()
 	select {

@@ -157,7 +157,7 @@ type frontService struct {
 	server *FrontServer
 }
 
-// ListAndWatch sends the tickets to a front. The front is connected for as long as the call lasts.
+// ListAndWatch sends the device IDs to a front. The front is connected for as long as the call lasts.
 func (f frontService) ListAndWatch(r *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
 	f.server.countFronts(1)
 	defer f.server.countFronts(-1)

@@ -221,7 +221,7 @@ func TestFrontStepsAside(t *testing.T) {
 	if err := k.WaitDevices(ctx, 3); err != nil {
 		t.Fatal(err)
 	}
-	// An agent of another protocol, which has fewer tickets so that the test sees who is registered.
+	// An agent of another protocol, which has fewer device IDs so that the test sees who is registered.
 	server := &deviceplugin.FrontServer{Directory: dir, Node: n, Log: slog.New(slog.DiscardHandler)}
 	listener, err := server.Listen()
 	if err != nil {

@@ -185,18 +185,18 @@ func (p *Plugin) Sweep() error {
 	return err
 }
 
-// Node decides the answers to the kubelet's device plugin calls for gshare/vgpu. A ticket is a device ID of that resource.
+// Node decides the answers to the kubelet's device plugin calls for gshare/vgpu. A device ID is a device ID of that resource.
 type Node interface {
-	// Tickets returns all tickets, and a channel that is closed when they have changed.
-	Tickets() (tickets []string, changed <-chan struct{})
-	// Prefer returns n of the available tickets, with must among them. The kubelet may choose others.
+	// DeviceIDs returns all device IDs, and a channel that is closed when they have changed.
+	DeviceIDs() (deviceIDs []string, changed <-chan struct{})
+	// Prefer returns n of the available device IDs, with must among them. The kubelet may choose others.
 	Prefer(ctx context.Context, available, must []string, n int) []string
-	// Allocate returns the CDI device name for the tickets. The file for that name is written later, by PreStart. Allocate must not block:
+	// Allocate returns the CDI device name for the device IDs. The file for that name is written later, by PreStart. Allocate must not block:
 	// the kubelet's main loop waits for it.
-	Allocate(tickets []string) string
-	// PreStart grants the container that holds the tickets its share, just before the container is created. After an error the kubelet
+	Allocate(deviceIDs []string) string
+	// PreStart grants the container that holds the device IDs its share, just before the container is created. After an error the kubelet
 	// retries.
-	PreStart(ctx context.Context, tickets []string) error
+	PreStart(ctx context.Context, deviceIDs []string) error
 }
 
 // service implements the kubelet's device plugin API on one socket.
@@ -230,8 +230,8 @@ func (s *service) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatc
 	signal(s.watching)
 	defer signal(s.lost)
 	for {
-		tickets, changed := s.node.Tickets()
-		if err := stream.Send(message(tickets)); err != nil {
+		deviceIDs, changed := s.node.DeviceIDs()
+		if err := stream.Send(message(deviceIDs)); err != nil {
 			return err
 		}
 		select {
@@ -244,9 +244,9 @@ func (s *service) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatc
 	}
 }
 
-func message(tickets []string) *api.ListAndWatchResponse {
+func message(deviceIDs []string) *api.ListAndWatchResponse {
 	m := &api.ListAndWatchResponse{}
-	for _, id := range tickets {
+	for _, id := range deviceIDs {
 		m.Devices = append(m.Devices, &api.Device{ID: id, Health: api.Healthy})
 	}
 	return m

@@ -17,47 +17,49 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/gshare-dev/gshare/deviceplugin"
-	"github.com/gshare-dev/gshare/node/ticket"
+	"github.com/gshare-dev/gshare/node/deviceid"
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 )
 
 // node answers as simply as it can.
 type node struct {
-	mu      sync.Mutex // guards the following
-	tickets []string
-	changed chan struct{}
-	started [][]string
-	refuse  error
+	mu        sync.Mutex // guards the following
+	deviceIDs []string
+	changed   chan struct{}
+	started   [][]string
+	refuse    error
 }
 
 func newNode(shares ...int) *node {
-	return &node{tickets: ticket.All(shares), changed: make(chan struct{})}
+	return &node{deviceIDs: deviceid.All(shares), changed: make(chan struct{})}
 }
 
-func (n *node) Tickets() ([]string, <-chan struct{}) {
+func (n *node) DeviceIDs() ([]string, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.tickets, n.changed
+	return n.deviceIDs, n.changed
 }
 
 func (n *node) set(shares ...int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.tickets = ticket.All(shares)
+	n.deviceIDs = deviceid.All(shares)
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
 func (n *node) Prefer(_ context.Context, available, must []string, count int) []string {
-	return ticket.Prefer(available, must, []int{1}, count)
+	return deviceid.Prefer(available, must, []int{1}, count)
 }
 
-func (n *node) Allocate(tickets []string) string { return "gshare.dev/grant=" + ticket.Key(tickets) }
+func (n *node) Allocate(deviceIDs []string) string {
+	return "gshare.dev/grant=" + deviceid.Key(deviceIDs)
+}
 
-func (n *node) PreStart(_ context.Context, tickets []string) error {
+func (n *node) PreStart(_ context.Context, deviceIDs []string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.started = append(n.started, tickets)
+	n.started = append(n.started, deviceIDs)
 	return n.refuse
 }
 
@@ -96,7 +98,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := k.Held("uid", "c")
-	if held[0] != "g1-0" || cdi != "gshare.dev/grant="+ticket.Key(held) {
+	if held[0] != "g1-0" || cdi != "gshare.dev/grant="+deviceid.Key(held) {
 		t.Errorf("held %v behind %s; want the preferred one first", held, cdi)
 	}
 	if err := k.Create(ctx, "uid", "c"); err != nil || len(n.started) != 1 {
@@ -118,10 +120,10 @@ type slowNode struct {
 	called, answer chan struct{}
 }
 
-func (n slowNode) Allocate(tickets []string) string {
+func (n slowNode) Allocate(deviceIDs []string) string {
 	close(n.called)
 	<-n.answer
-	return n.node.Allocate(tickets)
+	return n.node.Allocate(deviceIDs)
 }
 
 // TestEndsDuringCall: a call in progress is answered though the plugin is told to end, as otherwise the kubelet would fail the pod.
@@ -240,7 +242,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestMessageSize: sixteen GPUs of seven MIG instances each, sixteen tickets an instance.
+// TestMessageSize: sixteen GPUs of seven MIG instances each, sixteen device IDs an instance.
 func TestMessageSize(t *testing.T) {
 	shares := make([]int, 16*7)
 	for i := range shares {

@@ -18,7 +18,7 @@ import (
 const doctorLong = `Check the prerequisites and the state of gshare in a cluster, and show how to fix what fails.
 
 The checks cover the API server, the admission policies, and the scheduler with its lease and profile. On each node they cover the
-kubelet, the container runtime, the node agent, the inventory, the node's capacities, the tickets, MPS, and the placements of its pods.
+kubelet, the container runtime, the node agent, the inventory, the node's capacities, the device IDs, MPS, and the placements of its pods.
 If serving is installed, they also cover its kinds, controller and gateways, and functions and replicas that cannot serve.
 
 doctor only reads from the API server, with your permissions. Checks that need other permissions are reported as unknown. The exit code

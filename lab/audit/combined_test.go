@@ -154,11 +154,11 @@ func (w *mixedWorld) bind(pod *v1.Pod, said *nodeview.PodRequest, node *packing.
 	pod.Spec.NodeName = node.Name
 	w.cluster.place(pod, p)
 	for _, c := range p.Containers {
-		var tickets []string
+		var deviceIDs []string
 		for v := range c.VGPUs {
-			tickets = append(tickets, fmt.Sprint(pod.Name, c.Name, v))
+			deviceIDs = append(deviceIDs, fmt.Sprint(pod.Name, c.Name, v))
 		}
-		_, _, refusal := w.books[node.Name].Admit(grant.Claim{Pod: pod, Container: c.Name, Tickets: tickets}, time.Unix(0, 0))
+		_, _, refusal := w.books[node.Name].Admit(grant.Claim{Pod: pod, Container: c.Name, DeviceIDs: deviceIDs}, time.Unix(0, 0))
 		if refusal != nil && refusal.Reason != grant.AwaitsTurn {
 			w.t.Fatalf("the agent refuses %+v: %v", p, refusal)
 		}

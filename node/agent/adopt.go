@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// adopter grants shares to containers that hold tickets in the kubelet's records but have no grant. Such containers exist after a reboot, which
+// adopter grants shares to containers that hold device IDs in the kubelet's records but have no grant. Such containers exist after a reboot, which
 // deletes the grants' files, if they were created before the plugin registered, or if their records cannot be decoded. A container that may be
 // running keeps its grant even if its setup fails, and the sweeper serves it later.
 type adopter struct{ *granter }
@@ -33,7 +33,7 @@ func (a adopter) adopt(ctx context.Context) (refused []grant.Owner) {
 			if isTransient(err) {
 				refused = append(refused, claim.Owner())
 			}
-			a.reportRefusal(claim, claim.Tickets, err)
+			a.reportRefusal(claim, claim.DeviceIDs, err)
 			return true
 		})
 	}
@@ -60,7 +60,7 @@ func (a adopter) adoptLater(ctx context.Context, refused []grant.Owner) {
 			if isTransient(err) || errors.As(err, &refusal) && refusal.Reason == grant.InUse {
 				return false
 			}
-			a.reportRefusal(claims[i], claims[i].Tickets, err)
+			a.reportRefusal(claims[i], claims[i].DeviceIDs, err)
 			return true
 		})
 	}

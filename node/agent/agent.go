@@ -2,7 +2,7 @@
 // when the containers are gone.
 //
 // Each grant is written to disk before it takes effect, in a directory for each container, and the next agent restores it. All other state
-// is read again at the start: the owners of tickets from the kubelet, placements from pods, devices from the driver.
+// is read again at the start: the owners of device IDs from the kubelet, placements from pods, devices from the driver.
 package agent
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/gshare-dev/gshare/draplugin"
 	"github.com/gshare-dev/gshare/node/cdi"
 	"github.com/gshare-dev/gshare/node/cgroup"
+	"github.com/gshare-dev/gshare/node/deviceid"
 	"github.com/gshare-dev/gshare/node/dmem"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/killpoint"
@@ -34,7 +35,6 @@ import (
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/parking"
 	"github.com/gshare-dev/gshare/node/partition/ondemand"
-	"github.com/gshare-dev/gshare/node/ticket"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -256,13 +256,13 @@ func (a *Agent) claimPlugin() *draplugin.Plugin {
 // connected.
 type besideFront struct{ *Agent }
 
-// PreStart grants like Agent.PreStart. While a front is connected, it forgets the known owners of tickets first: the front may have answered
+// PreStart grants like Agent.PreStart. While a front is connected, it forgets the known owners of device IDs first: the front may have answered
 // an Allocate that it has not reported yet.
-func (b besideFront) PreStart(ctx context.Context, tickets []string) error {
+func (b besideFront) PreStart(ctx context.Context, deviceIDs []string) error {
 	if b.fronts.Connected() {
 		b.Records.ForgetAll()
 	}
-	return b.Agent.PreStart(ctx, tickets)
+	return b.Agent.PreStart(ctx, deviceIDs)
 }
 
 func (a *Agent) frontServer() *deviceplugin.FrontServer {
@@ -283,25 +283,27 @@ func (a *Agent) watched(plugins *atomic.Int32, yes bool) {
 	signal(a.publisher.requests)
 }
 
-// Tickets returns the device IDs of gshare/vgpu that the node advertises (tickets), and a channel that is closed when they change.
-func (a *Agent) Tickets() (tickets []string, changed <-chan struct{}) { return a.devices.tickets() }
+// DeviceIDs returns the device IDs of gshare/vgpu that the node advertises (device IDs), and a channel that is closed when they change.
+func (a *Agent) DeviceIDs() (deviceIDs []string, changed <-chan struct{}) {
+	return a.devices.deviceIDs()
+}
 
-// Allocate returns the CDI device name for tickets that the kubelet allocates (device IDs of gshare/vgpu). It removes the CDI file that an
-// earlier owner of the tickets left, so that no container can be created with the earlier owner's devices.
-func (a *Agent) Allocate(tickets []string) string {
-	key := ticket.Key(tickets)
-	a.Records.Allocated(tickets)
+// Allocate returns the CDI device name for device IDs that the kubelet allocates (device IDs of gshare/vgpu). It removes the CDI file that an
+// earlier owner of the device IDs left, so that no container can be created with the earlier owner's devices.
+func (a *Agent) Allocate(deviceIDs []string) string {
+	key := deviceid.Key(deviceIDs)
+	a.Records.Allocated(deviceIDs)
 	killPoint("allocate")
 	if err := a.granter.files.Remove(key); err != nil {
-		a.Log.Error("failed to remove an old CDI file", "tickets", tickets, "error", err)
+		a.Log.Error("failed to remove an old CDI file", "deviceIDs", deviceIDs, "error", err)
 	}
 	return cdi.Name(key)
 }
 
-// PreStart grants the share of the container that holds the tickets (device IDs of gshare/vgpu) before the kubelet creates it. After an
+// PreStart grants the share of the container that holds the device IDs (of gshare/vgpu) before the kubelet creates it. After an
 // error the kubelet does not create the container.
-func (a *Agent) PreStart(ctx context.Context, tickets []string) error {
-	return a.granter.grantTickets(ctx, tickets)
+func (a *Agent) PreStart(ctx context.Context, deviceIDs []string) error {
+	return a.granter.grantDeviceIDs(ctx, deviceIDs)
 }
 
 // lockNode takes the file lock that only one agent of a node may hold: two agents would grant the same share twice. It blocks until the lock
@@ -323,7 +325,7 @@ func lockNode(ctx context.Context, name string) (unlock func(), err error) {
 	}
 }
 
-// Prefer implements GetPreferredAllocation: it chooses n tickets (device IDs of gshare/vgpu), preferably those numbered like the slices of
+// Prefer implements GetPreferredAllocation: it chooses n device IDs (of gshare/vgpu), preferably those numbered like the slices of
 // the container's placement. The choice only makes the kubelet's records easier to read.
 func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []string {
 	ctx, cancel := context.WithTimeout(ctx, preferWithin)
@@ -332,10 +334,10 @@ func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []s
 	if pods, err := a.Pods.TryList(ctx); err == nil {
 		placed = a.placedSlices(pods, n)
 	}
-	return ticket.Prefer(available, must, a.devices.sliceIndexes(placed), n)
+	return deviceid.Prefer(available, must, a.devices.sliceIndexes(placed), n)
 }
 
-// placedSlices returns the slices of the only placed container that has n vGPUs and no tickets yet. It returns none if several such
+// placedSlices returns the slices of the only placed container that has n vGPUs and no device IDs yet. It returns none if several such
 // containers have different slices.
 func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
 	for _, pod := range pods {

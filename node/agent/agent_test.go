@@ -17,14 +17,14 @@ import (
 	"github.com/prometheus/common/model"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/gshare-dev/gshare/node/ticket"
+	"github.com/gshare-dev/gshare/node/deviceid"
 )
 
 func TestLife(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
-	r.wait("ticket numbered like its slice", func() bool { // the kubelet may ask before the advice is there, and then takes the first free ticket
+	r.wait("device ID numbered like its slice", func() bool { // the kubelet may ask before the advice is there, and then takes the first free device ID
 		if strings.HasPrefix(r.kubelet.Held("a", "main")[0], "g1-") {
 			return true
 		}
@@ -48,8 +48,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestReusedTickets: a container never gets the share of the tickets' previous owner, even if the runtime creates it without PreStart.
-func TestReusedTickets(t *testing.T) {
+// TestReusedDeviceIDs: a container never gets the share of the device IDs' previous owner, even if the runtime creates it without PreStart.
+func TestReusedDeviceIDs(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	cdi := r.pod("a", "GPU-0", 60, 70)
@@ -57,11 +57,11 @@ func TestReusedTickets(t *testing.T) {
 	held := r.kubelet.Held("a", "main")
 	r.kubelet.EndPod("a", v1.PodSucceeded)
 	r.kubelet.AddPod(placed("b", "GPU-0", 60, 70))
-	for { // until b gets the same ticket
+	for { // until b gets the same device ID
 		next := r.admitted("b")
 		if slices.Equal(r.kubelet.Held("b", "main"), held) {
 			if next != cdi {
-				t.Fatal("the same tickets have another name")
+				t.Fatal("the same device IDs have another name")
 			}
 			break
 		}
@@ -184,22 +184,22 @@ func TestDeviceGone(t *testing.T) {
 	r := newFixture(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
 	r.mustCreate("a", cdi, "GPU-1")
-	tickets := len(ticket.All(r.shares()))
+	deviceIDs := len(deviceid.All(r.shares()))
 	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
 	r.wait("event", func() bool { return r.cluster.hasEvent("GPUFault") })
-	if n := len(r.kubelet.Devices()); n != tickets {
-		t.Errorf("%d tickets, want %d", n, tickets)
+	if n := len(r.kubelet.Devices()); n != deviceIDs {
+		t.Errorf("%d device IDs, want %d", n, deviceIDs)
 	}
 	r.stop()
 	r.start() // the new agent has not forgotten the device either
-	if n := len(r.kubelet.Devices()); n != tickets {
-		t.Errorf("%d tickets after a restart, want %d", n, tickets)
+	if n := len(r.kubelet.Devices()); n != deviceIDs {
+		t.Errorf("%d device IDs after a restart, want %d", n, deviceIDs)
 	}
 	r.write("devices.yaml", devices)
 	r.wait("recovery", func() bool { return r.cluster.hasEvent("GPURecovered") })
 	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
 	r.kubelet.RemovePod("a")
-	if err := r.kubelet.WaitDevices(r.ctx, tickets/2); err != nil {
+	if err := r.kubelet.WaitDevices(r.ctx, deviceIDs/2); err != nil {
 		t.Error(err)
 	}
 }

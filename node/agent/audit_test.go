@@ -56,13 +56,13 @@ func TestMemoryAudit(t *testing.T) {
 			c.hold(thief, 7*gib)
 			c.enforced("a", `"memoryPeakMiB":1024`, true)
 			c.enforced("b", "the driver counts 1024 MiB of its processes, the hook 0 MiB, and the share has 1024 MiB", true)
-			if policy == config.EndStrangers {
+			if policy == config.EndUnmanaged {
 				thief.waitKilled()
 			} else {
 				c.enforced("c", "the driver counts 7168 MiB of its processes, the hook 100 MiB, and the share has 1024 MiB", true)
 			}
 			c.wait(15)
-			if !honest.alive() || !large.alive() || !partial.alive() || thief.alive() != (policy == config.ReportStrangers) {
+			if !honest.alive() || !large.alive() || !partial.alive() || thief.alive() != (policy == config.ReportUnmanaged) {
 				t.Errorf("alive: within the share %v and %v, uncounted %v, beyond the share %v", honest.alive(), large.alive(), partial.alive(), thief.alive())
 			}
 			if e := c.fixture.cluster; !e.hasEvent(fmt.Sprintf("pod-c GPUMemoryExceeded process %d ", thief.Process.Pid)) || e.hasEvent("pod-a GPU") || e.hasEvent("pod-d GPU") || !e.hasEvent("pod-b GPUMemoryUncounted") {
@@ -74,7 +74,7 @@ func TestMemoryAudit(t *testing.T) {
 				`gshare_node_grant_driver_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-a")) + `",name="main",namespace="default",pod="pod-a"} 1.49`,
 				`gshare_node_grant_uncounted_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-a")) + `",name="main",namespace="default",pod="pod-a"} 0`,
 				`gshare_node_grant_uncounted_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-b")) + `",name="main",namespace="default",pod="pod-b"} 6.43825664e+08`,
-				`gshare_node_strangers{kind="uncounted",slice="GPU-0"} 1`,
+				`gshare_node_unmanaged_processes{kind="uncounted",slice="GPU-0"} 1`,
 			} {
 				if !strings.Contains(answer.Body.String(), want) {
 					t.Errorf("no metric %s", want)
@@ -83,7 +83,7 @@ func TestMemoryAudit(t *testing.T) {
 			if !c.offered("GPU-0") {
 				t.Error("memory marks its slice as used by strangers")
 			}
-			if policy == config.ReportStrangers {
+			if policy == config.ReportUnmanaged {
 				c.hold(partial, 0)
 				c.enforced("b", "the driver counts", false)
 			}
@@ -94,7 +94,7 @@ func TestMemoryAudit(t *testing.T) {
 // TestMemoryAuditParked: a server that claims to have released its memory, but has not, exceeds what it may keep.
 func TestMemoryAuditParked(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.EndStrangers)
+	c := newProcessFixture(t, config.EndUnmanaged)
 	for _, uid := range []string{"a", "b"} {
 		c.granted(uid, "GPU-0", 20, 30)
 	}
@@ -115,7 +115,7 @@ func TestMemoryAuditParked(t *testing.T) {
 // session. Graphics libraries count in pods, but not outside of them.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.EndStrangers)
+	c := newProcessFixture(t, config.EndUnmanaged)
 	c.granted("a", "GPU-0", 20, 30)
 	c.granted("b", "GPU-0", 20, 30)
 	opened := filepath.Join(t.TempDir(), "libnvidia-opencl.so.535.1")
@@ -177,7 +177,7 @@ func TestMemoryWithoutHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := nvml.New(library.New(library.WithLibraryPath(filepath.Join(folder, "libnvidia-ml.so.1"))))
-	c := newProcessFixture(t, config.EndStrangers, func(o *Options) {
+	c := newProcessFixture(t, config.EndUnmanaged, func(o *Options) {
 		o.Source, o.Config.Kubernetes.HookGrace.Duration = source, time.Hour // so that only the memory matters
 	})
 	c.granted("a", slice, 20, 30) // and 1 GiB

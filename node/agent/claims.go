@@ -14,9 +14,9 @@ import (
 
 	"github.com/gshare-dev/gshare/draplugin"
 	"github.com/gshare-dev/gshare/node/cdi"
+	"github.com/gshare-dev/gshare/node/deviceid"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/kubelet"
-	"github.com/gshare-dev/gshare/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
@@ -34,13 +34,13 @@ const claimPatience = 20 * time.Second
 // PrepareClaim grants the share that the scheduler has allocated to a resource claim to the container that uses the claim, and returns the
 // container's CDI device. It may be called again. After an error the kubelet does not start the pod, and calls again.
 func (a *Agent) PrepareClaim(ctx context.Context, claim *resourceapi.ResourceClaim, parts []draplugin.Part) (cdiDevice string, err error) {
-	tickets := grant.ClaimTickets(claim.UID, len(parts))
-	err = a.granter.grantSoon(ctx, claimPatience, tickets, func(ctx context.Context) (grant.Claim, error) {
+	deviceIDs := grant.ClaimDeviceIDs(claim.UID, len(parts))
+	err = a.granter.grantSoon(ctx, claimPatience, deviceIDs, func(ctx context.Context) (grant.Claim, error) {
 		c, err := a.containerOfClaim(ctx, claim)
 		if err != nil {
 			return c, err
 		}
-		c.Tickets, c.ResourceClaim = tickets, grant.ResourceClaim{UID: claim.UID, Name: claim.Name}
+		c.DeviceIDs, c.ResourceClaim = deviceIDs, grant.ResourceClaim{UID: claim.UID, Name: claim.Name}
 		for _, part := range parts {
 			c.ResourceClaim.ShareIDs = append(c.ResourceClaim.ShareIDs, part.ShareID)
 		}
@@ -49,7 +49,7 @@ func (a *Agent) PrepareClaim(ctx context.Context, claim *resourceapi.ResourceCla
 		}
 		return c, a.granter.admit(c)
 	})
-	return cdi.Name(ticket.Key(tickets)), err
+	return cdi.Name(deviceid.Key(deviceIDs)), err
 }
 
 // allocated returns the vGPUs of a container's resource claim. If the container has been granted them already, they stay as they are, even

@@ -46,7 +46,7 @@ func (c *processFixture) drain(pod, container string) (bool, string) {
 // TestDrainBeforeStop: gshare-drain ends the CUDA work of the container in which it runs, and of no other container.
 func TestDrainBeforeStop(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), withDrain(t))
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t), withDrain(t))
 	r := c.fixture
 	c.granted("a", "GPU-0", 30, 50)
 	c.granted("b", "GPU-0", 30, 50)
@@ -90,7 +90,7 @@ func TestDrainBeforeStop(t *testing.T) {
 // TestDrainHungDaemon: a preStop hook ends soon although the MPS daemon hangs, and says so. Hooks of several containers wait at the same time.
 func TestDrainHungDaemon(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), withDrain(t))
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t), withDrain(t))
 	r := c.fixture
 	const containers = 8
 	for n := range containers {
@@ -141,7 +141,7 @@ func TestDrainsOfOneContainer(t *testing.T) {
 // itself, or it has no share.
 func TestKilledUndrained(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), withDrain(t))
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t), withDrain(t))
 	r := c.fixture
 	state := func(id, reason string, code int32) v1.ContainerState {
 		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "fake://" + id, Reason: reason, ExitCode: code}}

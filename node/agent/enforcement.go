@@ -182,7 +182,7 @@ type reportedFinding struct {
 // containers have no enforcement status.
 func findingText(f watchdog.Finding) string {
 	switch f.Kind {
-	case watchdog.Trespasser:
+	case watchdog.WrongDevice:
 		return "a process uses a device that is not of its share"
 	case watchdog.Unhooked:
 		return enforcement.Unhooked(through(f.Library), f.Unhooked)

@@ -85,23 +85,23 @@ const (
 	//	to do: nothing at first, because the agent tries again; if the event persists, see the agent's log
 	eventResidencyNotEnforced = "GPUResidencyNotEnforced"
 
-	// eventStranger says that a process of a pod without a share uses a shared GPU.
+	// eventUnmanaged says that a process of a pod without a share uses a shared GPU.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
 	//	to do: request `gshare/sm`, or remove the GPU from `devices` in the agent's configuration
-	eventStranger = "GPUStranger"
+	eventUnmanaged = "GPUUnmanagedProcess"
 
-	// eventTrespasser says that a process uses a GPU other than that of its share.
+	// eventWrongDevice says that a process uses a GPU other than that of its share.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
 	//	to do: keep the program from creating or mounting device nodes; remove whatever gives it more than the agent does
-	eventTrespasser = "GPUTrespasser"
+	eventWrongDevice = "GPUWrongDevice"
 
 	// eventUnhooked says that a process uses the shared GPU without the CUDA hook, so its GPU time is not limited.
 	//

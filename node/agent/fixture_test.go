@@ -20,11 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gshare-dev/gshare/node/deviceid"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/hookfile"
 	"github.com/gshare-dev/gshare/node/kubelet"
 	"github.com/gshare-dev/gshare/node/mps"
-	"github.com/gshare-dev/gshare/node/ticket"
 	"github.com/gshare-dev/gshare/test/fake/hook"
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
@@ -269,13 +269,13 @@ func (r *fixture) start() {
 		r.stop = func() {}
 	}
 	r.wait("registration", func() bool { return r.ready() == nil })
-	if err := r.kubelet.WaitDevices(r.ctx, len(ticket.All(r.shares()))); err != nil {
+	if err := r.kubelet.WaitDevices(r.ctx, len(deviceid.All(r.shares()))); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 func (r *fixture) shares() []int {
-	return r.devices.currentInventory().Tickets()
+	return r.devices.currentInventory().DeviceIDs()
 }
 
 // wait blocks until a condition holds; what names it.

@@ -49,38 +49,38 @@ func TestFront(t *testing.T) {
 	}
 }
 
-// TestFrontReusesTicket: a pod to which the front gives a used ticket gets nothing of the previous owner's share, even though the kubelet
+// TestFrontReusesDeviceID: a pod to which the front gives a used device ID gets nothing of the previous owner's share, even though the kubelet
 // still lists the previous owner.
-func TestFrontReusesTicket(t *testing.T) {
+func TestFrontReusesDeviceID(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	r.startFront()
 	r.mustCreate("a", r.pod("a", "GPU-0", 50, 50), "GPU-0")
-	tickets := r.kubelet.Held("a", "main")
+	deviceIDs := r.kubelet.Held("a", "main")
 	r.kubelet.EndPod("a", v1.PodSucceeded)
 	cdi := r.pod("b", "GPU-1", 50, 50)
-	if again := r.kubelet.Held("b", "main"); !slices.Equal(again, tickets) {
-		t.Fatalf("b holds %v, not a's %v: the test shows nothing", again, tickets)
+	if again := r.kubelet.Held("b", "main"); !slices.Equal(again, deviceIDs) {
+		t.Fatalf("b holds %v, not a's %v: the test shows nothing", again, deviceIDs)
 	}
 	r.mustCreate("b", cdi, "GPU-1")
 }
 
-// TestUntoldTicket: if the front could not tell the agent about a ticket before the kubelet switches to the agent's own plugin, the ticket is
+// TestUntoldDeviceID: if the front could not tell the agent about a device ID before the kubelet switches to the agent's own plugin, the device ID is
 // not attributed to its previous owner.
-func TestUntoldTicket(t *testing.T) {
+func TestUntoldDeviceID(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	r.startFront()
 	r.pod("a", "GPU-0", 50, 50)
-	tickets := r.kubelet.Held("a", "main")
-	if c, err := r.Records.Claim(r.ctx, tickets); err != nil || c.Pod.UID != "a" {
+	deviceIDs := r.kubelet.Held("a", "main")
+	if c, err := r.Records.Claim(r.ctx, deviceIDs); err != nil || c.Pod.UID != "a" {
 		t.Fatal(c, err)
 	}
 	r.kubelet.RemovePod("a")
-	r.kubelet.AddPod(placed("a", "GPU-0", 50, 50)) // it is still listed, but has given its ticket back
+	r.kubelet.AddPod(placed("a", "GPU-0", 50, 50)) // it is still listed, but has given its device ID back
 	r.kubelet.AddPod(placed("b", "GPU-1", 50, 50))
-	r.kubelet.Give("b", "main", tickets) // without Allocate
-	if err := r.plugin().Node.PreStart(r.ctx, tickets); err != nil {
+	r.kubelet.Give("b", "main", deviceIDs) // without Allocate
+	if err := r.plugin().Node.PreStart(r.ctx, deviceIDs); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.grants(); !slices.Equal(got, []string{"pod-b"}) {

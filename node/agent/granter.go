@@ -10,11 +10,11 @@ import (
 	"sync"
 
 	"github.com/gshare-dev/gshare/node/cdi"
+	"github.com/gshare-dev/gshare/node/deviceid"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/injection"
 	"github.com/gshare-dev/gshare/node/mps"
 	"github.com/gshare-dev/gshare/node/process"
-	"github.com/gshare-dev/gshare/node/ticket"
 	"github.com/gshare-dev/gshare/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/residency"
@@ -86,8 +86,8 @@ func (g *granter) admit(claim grant.Claim) error {
 		return grant.NotSetUp(err)
 	}
 	if claim.ResourceClaim.UID == "" && !g.Records.StillHeld(claim) {
-		_ = g.files.Remove(ticket.Key(granted.Tickets)) // just given to another container: like Allocate, leaves no file of the earlier one
-		return grant.Ambiguous("the kubelet has given tickets %v away", granted.Tickets)
+		_ = g.files.Remove(deviceid.Key(granted.DeviceIDs)) // just given to another container: like Allocate, leaves no file of the earlier one
+		return grant.Ambiguous("the kubelet has given device IDs %v away", granted.DeviceIDs)
 	}
 	g.publish()
 	if granted.Residency != (residency.Reached{}) {
@@ -130,7 +130,7 @@ func (g *granter) setUp(granted *grant.Grant, endpoint mps.Endpoint) error {
 	if err != nil {
 		return err
 	}
-	if err := g.files.Write(ticket.Key(granted.Tickets), granted.ID(), edits); err != nil {
+	if err := g.files.Write(deviceid.Key(granted.DeviceIDs), granted.ID(), edits); err != nil {
 		return err
 	}
 	killPoint("granted")
@@ -235,8 +235,8 @@ func (g *granter) retainSlices() {
 	g.slices.retain(g.grants.all())
 }
 
-// release removes a grant, its files and its socket, and frees its share. The CDI file of its tickets stays if the kubelet has since given
-// the tickets to another container.
+// release removes a grant, its files and its socket, and frees its share. The CDI file of its device IDs stays if the kubelet has since given
+// the device IDs to another container.
 func (g *granter) release(granted grant.Grant) {
 	id := granted.ID()
 	defer g.operations.lock(id)()
@@ -250,7 +250,7 @@ func (g *granter) release(granted grant.Grant) {
 	g.grants.remove(id)
 	g.Records.Forget(granted.UID)
 	g.retainSlices()
-	g.Log.Info("released a grant", "container", granted.String(), "tickets", granted.Tickets)
+	g.Log.Info("released a grant", "container", granted.String(), "deviceIDs", granted.DeviceIDs)
 	g.grants.notifyFreed()
 	g.publish()
 }
@@ -258,7 +258,7 @@ func (g *granter) release(granted grant.Grant) {
 // removeFiles closes a container's token server socket and removes the files of its grant. The record of the grant is removed last: while
 // it exists, a new agent restores the grant.
 func (g *granter) removeFiles(granted *grant.Grant) error {
-	key := ticket.Key(granted.Tickets)
+	key := deviceid.Key(granted.DeviceIDs)
 	if owner, err := g.files.OwnerOf(key); err != nil || owner == granted.ID() {
 		if err := g.files.Remove(key); err != nil {
 			return err

@@ -39,7 +39,7 @@ type guard struct {
 
 const (
 	kubeletTimeout = time.Second
-	lingerPeriods  = 5 // number of watch periods for which a slice counts as used after its last stranger was seen
+	lingerPeriods  = 5 // number of watch periods for which a slice counts as used after its last unmanaged process was seen
 	repeatEvents   = 10 * time.Minute
 )
 
@@ -48,7 +48,7 @@ func newGuard(a *Agent, publish func()) *guard {
 	linger := lingerPeriods * k.WatchPeriod.Duration
 	own, _ := containerOf(os.Getpid()) // fails outside of containers
 	watch := watchdog.Config{
-		Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: repeatEvents, Kill: k.Strangers == config.EndStrangers,
+		Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: repeatEvents, Kill: k.UnmanagedProcesses == config.EndUnmanaged,
 	}
 	return &guard{
 		Options: a.Options, metrics: a.metrics, slices: a.slices, grants: a.granter.grants, devices: a.devices, memory: a.memory, publish: publish,
@@ -81,7 +81,7 @@ func (g *guard) observe(ctx context.Context) {
 	if elsewhere, err := g.Records.AllocatedElsewhere(short); err == nil {
 		g.elsewhere = elsewhere
 	}
-	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
+	if g.Config.Kubernetes.UnmanagedProcesses != config.IgnoreUnmanaged {
 		ledgers := g.audit.ledgers()
 		if processes, ok := g.processes.current(ctx); ok {
 			if !g.processes.failing { // an incomplete list would show used devices as unused

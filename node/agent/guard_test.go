@@ -32,29 +32,29 @@ func TestStranger(t *testing.T) {
 			c.granted("w", "GPU-0", 100, 100)
 			p, friend := c.start("s", "main", "GPU-1"), c.start("w", "main", "GPU-0")
 			switch policy {
-			case config.IgnoreStrangers:
+			case config.IgnoreUnmanaged:
 				until := c.fixture.kubelet.Lists.Load() + 10
 				c.fixture.wait("observations", func() bool { return c.fixture.kubelet.Lists.Load() >= until })
 				c.fixture.wait("the slice to be offered", func() bool { return c.offered("GPU-1") })
-				if c.lists.Load() > 0 || c.fixture.cluster.hasEvent("GPUStranger") {
+				if c.lists.Load() > 0 || c.fixture.cluster.hasEvent("GPUUnmanagedProcess") {
 					t.Errorf("the driver was called %d times; events %v", c.lists.Load(), c.fixture.cluster.events)
 				}
-			case config.ReportStrangers:
+			case config.ReportUnmanaged:
 				c.enforced("a", "also used by pod default/pod-s", true)
 				c.wait(10)
-			case config.EndStrangers:
+			case config.EndUnmanaged:
 				p.waitKilled()
 				c.leave()
 				c.fixture.wait("the slice to be offered", func() bool { return c.offered("GPU-1") })
 			}
-			if p.alive() != (policy != config.EndStrangers) {
+			if p.alive() != (policy != config.EndUnmanaged) {
 				t.Errorf("stranger alive: %v", p.alive())
 			}
-			if told := c.fixture.cluster.hasEvent(fmt.Sprintf("pod-s GPUStranger process %d ", p.Process.Pid)); told != (policy != config.IgnoreStrangers) {
+			if told := c.fixture.cluster.hasEvent(fmt.Sprintf("pod-s GPUUnmanagedProcess process %d ", p.Process.Pid)); told != (policy != config.IgnoreUnmanaged) {
 				t.Errorf("events %v", c.fixture.cluster.events)
 			}
 			// An agent that lists no processes must not look like one that has stopped listing them: GShareBlind would fire for ever.
-			if exported := strings.Contains(scrape(c.fixture), "\ngshare_node_watch_timestamp_seconds"); exported != (policy != config.IgnoreStrangers) {
+			if exported := strings.Contains(scrape(c.fixture), "\ngshare_node_watch_timestamp_seconds"); exported != (policy != config.IgnoreUnmanaged) {
 				t.Errorf("the time of the last list is exported: %v", exported)
 			}
 			if !friend.alive() || c.fixture.cluster.hasEvent("pod-w GPU") {
@@ -68,7 +68,7 @@ func TestStranger(t *testing.T) {
 // Containers that are running there continue, and may restart.
 func TestUsedDevice(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers)
+	c := newProcessFixture(t, config.ReportUnmanaged)
 	running := c.fixture.pod("a", "GPU-1", 20, 70)
 	c.fixture.mustCreate("a", running, "GPU-1")
 	c.start("", "", "GPU-1") // a process of the host suffices
@@ -105,16 +105,16 @@ func TestUnhooked(t *testing.T) {
 			hooked.connect(c.fixture.directory("pod-a"))
 			c.use(hooked, "GPU-0")
 			unhooked := c.start("a", "main", "GPU-0")
-			if policy == config.EndStrangers {
+			if policy == config.EndUnmanaged {
 				unhooked.waitKilled()
 			} else {
 				c.enforced("a", "without the hook", true)
 			}
 			c.wait(15) // longer than the grace period
-			if !hooked.alive() || unhooked.alive() != (policy == config.ReportStrangers) {
+			if !hooked.alive() || unhooked.alive() != (policy == config.ReportUnmanaged) {
 				t.Errorf("process with a session alive: %v; without: %v", hooked.alive(), unhooked.alive())
 			}
-			if !c.fixture.cluster.hasEvent(fmt.Sprintf("pod-a GPUUnhooked process %d ", unhooked.Process.Pid)) || c.fixture.cluster.hasEvent("GPUStranger") {
+			if !c.fixture.cluster.hasEvent(fmt.Sprintf("pod-a GPUUnhooked process %d ", unhooked.Process.Pid)) || c.fixture.cluster.hasEvent("GPUUnmanagedProcess") {
 				t.Errorf("events %v", c.fixture.cluster.events)
 			}
 			if !c.offered("GPU-0") {
@@ -127,7 +127,7 @@ func TestUnhooked(t *testing.T) {
 // TestTrespasser: a share is valid for its device and its container only.
 func TestTrespasser(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.EndStrangers)
+	c := newProcessFixture(t, config.EndUnmanaged)
 	c.granted("a", "GPU-0", 100, 100)
 	pod := placed("a", "GPU-0", 100, 100)
 	pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: "proxy"})
@@ -136,7 +136,7 @@ func TestTrespasser(t *testing.T) {
 	trespasser.waitKilled()
 	sidecar.waitKilled()
 	c.wait(5)
-	if !friend.alive() || !c.fixture.cluster.hasEvent("pod-a GPUTrespasser") || !c.fixture.cluster.hasEvent("pod-a GPUStranger") {
+	if !friend.alive() || !c.fixture.cluster.hasEvent("pod-a GPUWrongDevice") || !c.fixture.cluster.hasEvent("pod-a GPUUnmanagedProcess") {
 		t.Errorf("process with a share alive: %v; events %v", friend.alive(), c.fixture.cluster.events)
 	}
 }
@@ -145,7 +145,7 @@ func TestTrespasser(t *testing.T) {
 // are not killed.
 func TestOtherPlugin(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.EndStrangers)
+	c := newProcessFixture(t, config.EndUnmanaged)
 	c.plain("n", "main")
 	c.fixture.kubelet.AllocateElsewhere("n", "main", "nvidia.com/gpu", "GPU-1")
 	guest := c.start("n", "main", "GPU-1")
@@ -169,7 +169,7 @@ func TestOtherPlugin(t *testing.T) {
 
 func TestNotOwned(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.EndStrangers, func(o *Options) { o.Config.Devices = []string{"0"} })
+	c := newProcessFixture(t, config.EndUnmanaged, func(o *Options) { o.Config.Devices = []string{"0"} })
 	c.plain("n", "main")
 	c.fixture.kubelet.AllocateElsewhere("n", "main", "nvidia.com/gpu", "GPU-1")
 	guest, stranger := c.start("n", "main", "GPU-1"), c.start("n", "main", "GPU-0")
@@ -187,7 +187,7 @@ func TestNotOwned(t *testing.T) {
 func TestHungDriver(t *testing.T) {
 	t.Parallel()
 	hung := make(chan struct{})
-	c := newProcessFixture(t, config.EndStrangers, func(o *Options) { o.Source.(*processFixture).hung = hung })
+	c := newProcessFixture(t, config.EndUnmanaged, func(o *Options) { o.Source.(*processFixture).hung = hung })
 	c.plain("s", "main")
 	p := c.start("s", "main", "GPU-1")
 	c.fixture.mustCreate("a", c.fixture.pod("a", "GPU-1", 20, 70), "GPU-1")
@@ -200,7 +200,7 @@ func TestHungDriver(t *testing.T) {
 	close(hung)
 	p.waitKilled()
 	c.fixture.wait("metric", func() bool {
-		return strings.Contains(scrape(c.fixture), `gshare_node_strangers_ended_total{kind="stranger"} 1`)
+		return strings.Contains(scrape(c.fixture), `gshare_node_unmanaged_processes_ended_total{kind="unmanaged"} 1`)
 	})
 }
 
@@ -210,12 +210,12 @@ func scrape(r *fixture) string {
 	return w.Body.String()
 }
 
-// TestNeverKilled: a process without a grant is not killed if its container has tickets according to the kubelet, since the agent may have
+// TestNeverKilled: a process without a grant is not killed if its container has device IDs according to the kubelet, since the agent may have
 // lost the grant. Processes of the host, and of containers that the kubelet does not know, are not killed either. A stranger beside them
 // is.
 func TestNeverKilled(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.EndStrangers)
+	c := newProcessFixture(t, config.EndUnmanaged)
 	c.granted("a", "GPU-0", 20, 70)
 	c.plain("s", "main")
 	c.fixture.stop()
@@ -234,7 +234,7 @@ func TestNeverKilled(t *testing.T) {
 			t.Errorf("process %d was killed", i)
 		}
 	}
-	if !c.fixture.cluster.hasEvent("pod-a GPUStranger") {
+	if !c.fixture.cluster.hasEvent("pod-a GPUUnmanagedProcess") {
 		t.Errorf("events %v", c.fixture.cluster.events)
 	}
 }
@@ -255,7 +255,7 @@ func (c *processFixture) useOutside(name, slice string) {
 // TestMPSServer: the MPS server that the agent started is not a stranger, but the same program under another name is.
 func TestMPSServer(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers)
+	c := newProcessFixture(t, config.ReportUnmanaged)
 	c.useOutside(mps.ServerProgram, "GPU-0")
 	c.useOutside("somebody", "GPU-1")
 	c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-1") })
@@ -268,7 +268,7 @@ func TestMPSServer(t *testing.T) {
 // TestReusedPID: a process is not killed if its start time or pod differs from what was observed.
 func TestReusedPID(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.IgnoreStrangers)
+	c := newProcessFixture(t, config.IgnoreUnmanaged)
 	p := c.start("s", "main", "GPU-0")
 	g := newGuard(c.fixture.Agent, func() {})
 	startTime, _, ok := g.identityOf(p.Process.Pid)
@@ -302,7 +302,7 @@ func TestUsers(t *testing.T) {
 	}
 	found := []watchdog.Finding{
 		{Process: watchdog.Process{PID: 2, Pod: "b"}, Kind: watchdog.Unhooked}, {Process: watchdog.Process{PID: 1, Pod: "a"}, Kind: watchdog.Unhooked},
-		{Process: watchdog.Process{PID: 3, Pod: "b"}, Kind: watchdog.Unhooked}, {Process: watchdog.Process{PID: 4}, Kind: watchdog.Outsider},
+		{Process: watchdog.Process{PID: 3, Pod: "b"}, Kind: watchdog.Unhooked}, {Process: watchdog.Process{PID: 4}, Kind: watchdog.OutsidePods},
 	}
 	before := reportable(found)
 	found[0].PID = 9
@@ -335,8 +335,8 @@ func TestFind(t *testing.T) {
 			}
 		})
 	}
-	if !hasTickets(pod, "main") || hasTickets(pod, "sidecar") || !hasTickets(pod, "") || !hasTickets(nil, "") || !kube.RequestsShare(pod) {
-		t.Error("hasTickets is wrong")
+	if !hasDeviceIDs(pod, "main") || hasDeviceIDs(pod, "sidecar") || !hasDeviceIDs(pod, "") || !hasDeviceIDs(nil, "") || !kube.RequestsShare(pod) {
+		t.Error("hasDeviceIDs is wrong")
 	}
 }
 
@@ -365,7 +365,7 @@ func TestWhyUnhooked(t *testing.T) {
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			c := newProcessFixture(t, config.ReportStrangers)
+			c := newProcessFixture(t, config.ReportUnmanaged)
 			c.granted("a", "GPU-0", 20, 70)
 			p := start()
 			c.put(p, "a", "main")

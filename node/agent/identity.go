@@ -48,7 +48,7 @@ func (g *guard) identifyProcesses(ctx context.Context, processes []gpu.Process) 
 		}
 		known = append(known, watchdog.Process{
 			PID: p.PID, StartTime: startTime, Slice: p.Slice, Pod: c.PodUID, Container: name, Memory: p.Memory, Session: sessions[p.PID],
-			AllocatedElsewhere: g.isAllocatedElsewhere(inv, pod, name, p.Slice), Ticketed: hasTickets(pod, name),
+			AllocatedElsewhere: g.isAllocatedElsewhere(inv, pod, name, p.Slice), HasDeviceIDs: hasDeviceIDs(pod, name),
 		})
 	}
 	g.processes.setLibraries(known)
@@ -98,9 +98,9 @@ func findContainer(pods []*v1.Pod, c cgroup.Container) (pod *v1.Pod, name string
 	return pods[i], ""
 }
 
-// hasTickets reports whether the container requests gshare/vgpu devices. If the pod or the container is not known, it returns whether that
+// hasDeviceIDs reports whether the container requests gshare/vgpu devices. If the pod or the container is not known, it returns whether that
 // is possible.
-func hasTickets(pod *v1.Pod, name string) bool {
+func hasDeviceIDs(pod *v1.Pod, name string) bool {
 	if pod == nil || name == "" {
 		return pod == nil || kube.RequestsShare(pod)
 	}

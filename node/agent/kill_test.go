@@ -97,7 +97,7 @@ func runCrashing(dir, at string) error {
 	}
 	killPoint = func(string) { m.pass() }
 	c := config.Configuration{Directory: dir, ContextReserveMiB: new(int64(0)), Kubernetes: config.Kubernetes{
-		NodeName: "n", DevicePlugins: k.DevicePlugins(), CDI: filepath.Join(dir, "cdi"), Strangers: config.IgnoreStrangers,
+		NodeName: "n", DevicePlugins: k.DevicePlugins(), CDI: filepath.Join(dir, "cdi"), UnmanagedProcesses: config.IgnoreUnmanaged,
 	}}
 	claims := os.Getenv(crashClaims) != ""
 	if claims {

@@ -47,7 +47,7 @@ func withDriver(t *testing.T, script string) func(*Options) {
 // container alone on its device is not limited.
 func TestDriverLimitsMemory(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withDriver(t, "echo 'hard limit: 1434 MiB'\n"))
+	c := newProcessFixture(t, config.ReportUnmanaged, withDriver(t, "echo 'hard limit: 1434 MiB'\n"))
 	c.granted("a", "GPU-0", 20, 70)
 	c.granted("b", "GPU-1", 100, 100)
 	c.fixture.wait("probe", func() bool { return c.fixture.metrics.dmem.Load() })
@@ -71,7 +71,7 @@ func TestDriverLimitsMemory(t *testing.T) {
 // TestDriverRefusesLimits: a limit that the driver refuses is not in the enforcement status, and is tried again.
 func TestDriverRefusesLimits(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withDriver(t, "[ $2 = --help ]\n"))
+	c := newProcessFixture(t, config.ReportUnmanaged, withDriver(t, "[ $2 = --help ]\n"))
 	c.granted("a", "GPU-0", 20, 70)
 	c.start("a", "main", "GPU-0")
 	c.fixture.wait("tries", func() bool { return len(limitCalls(c.fixture)) > 1 })
@@ -82,7 +82,7 @@ func TestDriverRefusesLimits(t *testing.T) {
 // TestNoDriverLimits: a driver without memory limits is probed once.
 func TestNoDriverLimits(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withDriver(t, "exit 2\n"))
+	c := newProcessFixture(t, config.ReportUnmanaged, withDriver(t, "exit 2\n"))
 	c.granted("a", "GPU-0", 20, 70)
 	c.start("a", "main", "GPU-0")
 	c.wait(5)

@@ -49,7 +49,7 @@ func newMetrics() *metrics {
 			Name: "gshare_node_watch_failures_total", Help: "Failed or incomplete lists of the processes on the devices.",
 		}),
 		kills: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "gshare_node_strangers_ended_total", Help: "Processes that were killed because they used a slice without a share.",
+			Name: "gshare_node_unmanaged_processes_ended_total", Help: "Processes that were killed because they used a slice without a share.",
 		}, []string{"kind"}),
 		drains: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gshare_node_drains_total", Help: "Attempts to end the CUDA work of a container before it is killed: by its preStop hook, or when its grace period ends.",
@@ -102,8 +102,8 @@ func (m *metrics) countList(err error) {
 
 var (
 	listedDesc = prometheus.NewDesc("gshare_node_watch_timestamp_seconds",
-		"When the processes on the devices were listed last; 0: not yet. Absent with strangers: ignore.", nil, nil)
-	strangersDesc  = prometheus.NewDesc("gshare_node_strangers", "Processes that violate the shares of a slice.", []string{"slice", "kind"}, nil)
+		"When the processes on the devices were listed last; 0: not yet. Absent with unmanagedProcesses: ignore.", nil, nil)
+	unmanagedDesc  = prometheus.NewDesc("gshare_node_unmanaged_processes", "Processes that violate the shares of a slice.", []string{"slice", "kind"}, nil)
 	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
 	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
 	dmemDesc       = prometheus.NewDesc("gshare_node_dmem", "1 where the driver itself can limit the device memory of containers.", nil, nil)
@@ -127,7 +127,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, counter := range []prometheus.Collector{m.starts, m.duration, m.failures, m.listFailures, m.kills, m.drains, m.killed} {
 		counter.Collect(out)
 	}
-	if c.Config.Kubernetes.Strangers != config.IgnoreStrangers {
+	if c.Config.Kubernetes.UnmanagedProcesses != config.IgnoreUnmanaged {
 		out <- gauge(listedDesc, float64(m.listedAt.Load()))
 	}
 	out <- gauge(registeredDesc, number(m.isWatched()))
@@ -140,7 +140,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, s := range slices {
 		c.collectSlice(out, s)
 		for _, kind := range watchdog.Kinds {
-			out <- gauge(strangersDesc, float64(countFindings(found, s.ID, kind)), s.ID, string(kind))
+			out <- gauge(unmanagedDesc, float64(countFindings(found, s.ID, kind)), s.ID, string(kind))
 		}
 	}
 }

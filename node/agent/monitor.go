@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/draplugin"
+	"github.com/gshare-dev/gshare/node/deviceid"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/inventory"
-	"github.com/gshare-dev/gshare/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/api/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -33,21 +33,21 @@ type deviceMonitor struct {
 	list     asyncCall[[]gpu.Device]
 	appeared chan struct{} // requests a refresh after a GPU was opened
 
-	mu             sync.Mutex // guards the following
-	inventory      inventory.Inventory
-	podsBound      bool              // pods with shares are bound to the node
-	used           map[string]string // for each slice that is used without a share, by ID: who uses it
-	ticketsChanged chan struct{}     // closed and replaced when they change
-	checked        time.Time         // when the driver last listed the devices; zero: not yet for this agent
-	claimsLoaded   bool              // the slices of resource claims are those that the last agent left
-	offersChanged  chan struct{}     // closed and replaced when the slices of resource claims change
+	mu               sync.Mutex // guards the following
+	inventory        inventory.Inventory
+	podsBound        bool              // pods with shares are bound to the node
+	used             map[string]string // for each slice that is used without a share, by ID: who uses it
+	deviceIDsChanged chan struct{}     // closed and replaced when they change
+	checked          time.Time         // when the driver last listed the devices; zero: not yet for this agent
+	claimsLoaded     bool              // the slices of resource claims are those that the last agent left
+	offersChanged    chan struct{}     // closed and replaced when the slices of resource claims change
 }
 
 func newDeviceMonitor(o *Options, r *sliceRuntime, s *grantStore, publish func()) *deviceMonitor {
 	return &deviceMonitor{
 		Options: o, slices: r, grants: s, publish: publish, list: asyncCall[[]gpu.Device]{call: o.Source.Devices},
 		appeared: make(chan struct{}, 1), podsBound: true, // until the pods are known
-		ticketsChanged: make(chan struct{}), offersChanged: make(chan struct{}),
+		deviceIDsChanged: make(chan struct{}), offersChanged: make(chan struct{}),
 	}
 }
 
@@ -81,11 +81,11 @@ func (m *deviceMonitor) usedBy(slice string) string {
 	return m.used[slice]
 }
 
-// tickets returns the device IDs of gshare/vgpu for the inventory, and a channel that is closed when they change.
-func (m *deviceMonitor) tickets() ([]string, <-chan struct{}) {
+// device IDs returns the device IDs of gshare/vgpu for the inventory, and a channel that is closed when they change.
+func (m *deviceMonitor) deviceIDs() ([]string, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return ticket.All(m.inventory.Tickets()), m.ticketsChanged
+	return deviceid.All(m.inventory.DeviceIDs()), m.deviceIDsChanged
 }
 
 // offered returns what the node offers to resource claims.
@@ -96,7 +96,7 @@ func (m *deviceMonitor) offered() draplugin.Offer {
 	return draplugin.Offer{Slices: m.inventory.OfClaims(), Known: known, Checked: m.checked, Changed: m.offersChanged}
 }
 
-// sliceIndexes returns the positions of slices in the published inventory, by which tickets are numbered. It is -1 for a slice that is not
+// sliceIndexes returns the positions of slices in the published inventory, by which device IDs are numbered. It is -1 for a slice that is not
 // in the inventory.
 func (m *deviceMonitor) sliceIndexes(ids []string) (indexes []int) {
 	all := m.currentInventory().Published().Slices
@@ -126,8 +126,8 @@ func (m *deviceMonitor) updateInventory(
 	if !reflect.DeepEqual(before.OfClaims(), m.inventory.OfClaims()) {
 		broadcast(&m.offersChanged)
 	}
-	if !slices.Equal(before.Tickets(), m.inventory.Tickets()) {
-		broadcast(&m.ticketsChanged)
+	if !slices.Equal(before.DeviceIDs(), m.inventory.DeviceIDs()) {
+		broadcast(&m.deviceIDsChanged)
 	}
 	return before, m.inventory
 }

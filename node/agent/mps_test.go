@@ -108,7 +108,7 @@ func (c *processFixture) clientBy(pipe, pod, container, slice string) *program {
 // daemon live, no container starts there; then it does.
 func TestMPS(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t))
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t))
 	r := c.fixture
 	cdi := r.pod("a", "GPU-0", 30, 50)
 	spec, err := r.createSoon("a", cdi)
@@ -152,7 +152,7 @@ func TestSharedMemory(t *testing.T) {
 	if out, err := exec.Command("unshare", "--mount", "true").CombinedOutput(); err != nil {
 		t.Skipf("needs root, to mount file systems: %v: %s", err, out)
 	}
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), func(o *Options) { o.MPS.OwnSharedMemory = true })
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t), func(o *Options) { o.MPS.OwnSharedMemory = true })
 	r := c.fixture
 	spec, err := r.createSoon("a", r.pod("a", "GPU-0", 30, 50))
 	memory := r.MPS.SharedMemory("GPU-0")
@@ -201,7 +201,7 @@ func pipeOf(t *testing.T, spec string) string {
 // adopts them, and none outlives its container.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t, namespaces))
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t, namespaces))
 	r := c.fixture
 	pipes := map[string]string{}
 	for _, pod := range []string{"a", "b"} {
@@ -253,7 +253,7 @@ func there(path string) bool {
 // TestWithoutMPS: the enforcement status of a pod shows a process that is no client of MPS.
 func TestWithoutMPS(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t))
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t))
 	c.granted("a", "GPU-0", 30, 50)
 	c.granted("b", "GPU-0", 30, 50)
 	c.client("a", "main", "GPU-0")

@@ -61,7 +61,7 @@ func (g *guard) kill(ctx context.Context, p watchdog.Process) error {
 
 // eventReasons maps kinds of watchdog findings to the reasons of their Kubernetes events.
 var eventReasons = map[watchdog.Kind]string{
-	watchdog.Stranger: eventStranger, watchdog.Trespasser: eventTrespasser, watchdog.Unhooked: eventUnhooked,
+	watchdog.Unmanaged: eventUnmanaged, watchdog.WrongDevice: eventWrongDevice, watchdog.Unhooked: eventUnhooked,
 	watchdog.Beside: eventBeside, watchdog.Uncounted: eventUncounted, watchdog.Overdrawn: eventOverdrawn,
 }
 
@@ -82,10 +82,10 @@ func violationText(f watchdog.Finding, program string) string {
 	who := fmt.Sprintf("process %d (%.64s) of container %s", f.PID, cmp.Or(program, "?"), cmp.Or(f.Container, "?"))
 	text := ""
 	switch f.Kind {
-	case watchdog.Stranger:
+	case watchdog.Unmanaged:
 		text = fmt.Sprintf("%s uses slice %s without a share of it: request gshare/sm, or remove the device from the devices of the "+
 			"agent's configuration", who, f.Slice)
-	case watchdog.Trespasser:
+	case watchdog.WrongDevice:
 		text = fmt.Sprintf("%s uses slice %s, which is not of its share: it must not create device nodes of its own, nor mount them", who, f.Slice)
 	case watchdog.Unhooked:
 		text = fmt.Sprintf("%s uses slice %s%s without the hook, so its time is not limited: it is %s; its program must use CUDA, be dynamically linked "+

@@ -15,7 +15,7 @@ import (
 )
 
 // The start of a container waits for conditions that may soon be met: that its predecessor has ended, that the kubelet has recorded its
-// tickets. The kubelet allows PreStart 30 s, and repeats it after an error.
+// device IDs. The kubelet allows PreStart 30 s, and repeats it after an error.
 const (
 	retryFor     = 5 * time.Second
 	retryPeriod  = 100 * time.Millisecond
@@ -23,16 +23,16 @@ const (
 	preferWithin = 50 * time.Millisecond // the kubelet's main loop waits for the answer of Prefer
 )
 
-// grantTickets grants the container that holds the tickets (device IDs of gshare/vgpu) the share that the scheduler placed for it. For a few
-// seconds it retries after errors that may pass soon. It returns an error if the owner of the tickets is ambiguous.
-func (g *granter) grantTickets(ctx context.Context, tickets []string) error {
+// grantDeviceIDs grants the container that holds the device IDs (of gshare/vgpu) the share that the scheduler placed for it. For a few
+// seconds it retries after errors that may pass soon. It returns an error if the owner of the device IDs is ambiguous.
+func (g *granter) grantDeviceIDs(ctx context.Context, deviceIDs []string) error {
 	var first *grant.Owner
-	return g.grantSoon(ctx, retryFor, tickets, func(ctx context.Context) (grant.Claim, error) { return g.tryGrant(ctx, tickets, &first) })
+	return g.grantSoon(ctx, retryFor, deviceIDs, func(ctx context.Context) (grant.Claim, error) { return g.tryGrant(ctx, deviceIDs, &first) })
 }
 
 // grantSoon calls try until a share is granted. For the given time, it retries after errors that may pass soon.
 func (g *granter) grantSoon(
-	ctx context.Context, patience time.Duration, tickets []string, try func(context.Context) (grant.Claim, error),
+	ctx context.Context, patience time.Duration, deviceIDs []string, try func(context.Context) (grant.Claim, error),
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -45,7 +45,7 @@ func (g *granter) grantSoon(
 		}
 		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > patience {
 			g.metrics.countStart(err, time.Since(began))
-			g.reportRefusal(claim, tickets, err)
+			g.reportRefusal(claim, deviceIDs, err)
 			return err
 		}
 		last = err
@@ -58,16 +58,16 @@ func (g *granter) grantSoon(
 	}
 }
 
-// tryGrant attempts once to grant the share of the container that holds the tickets. It fails if an earlier attempt found another owner,
+// tryGrant attempts once to grant the share of the container that holds the device IDs. It fails if an earlier attempt found another owner,
 // which is in first.
-func (g *granter) tryGrant(ctx context.Context, tickets []string, first **grant.Owner) (grant.Claim, error) {
-	claim, err := g.Records.Claim(ctx, tickets)
+func (g *granter) tryGrant(ctx context.Context, deviceIDs []string, first **grant.Owner) (grant.Claim, error) {
+	claim, err := g.Records.Claim(ctx, deviceIDs)
 	if err != nil {
-		return claim, fmt.Errorf("tickets %v: %w", tickets, err)
+		return claim, fmt.Errorf("device IDs %v: %w", deviceIDs, err)
 	}
 	owner := claim.Owner()
 	if *first != nil && **first != owner {
-		return claim, grant.Ambiguous("tickets %v were of pod %s a moment ago", tickets, (*first).UID)
+		return claim, grant.Ambiguous("device IDs %v were of pod %s a moment ago", deviceIDs, (*first).UID)
 	}
 	*first = &owner
 	return claim, g.admit(claim)
@@ -79,17 +79,17 @@ func isTransient(err error) bool {
 		return true
 	}
 	var refusal *grant.Refusal
-	return errors.As(err, &refusal) && (refusal.Reason == grant.DoesNotFit || refusal.Reason == grant.AwaitsTurn || refusal.Reason == grant.AmbiguousTickets ||
+	return errors.As(err, &refusal) && (refusal.Reason == grant.DoesNotFit || refusal.Reason == grant.AwaitsTurn || refusal.Reason == grant.AmbiguousDeviceIDs ||
 		refusal.Reason == grant.Closed)
 }
 
 // reportRefusal logs why a container was not granted its share and, if the error is a refusal, writes an event on its pod. It does nothing
 // if err is nil.
-func (g *granter) reportRefusal(claim grant.Claim, tickets []string, err error) {
+func (g *granter) reportRefusal(claim grant.Claim, deviceIDs []string, err error) {
 	if err == nil {
 		return
 	}
-	g.Log.Warn("failed to start a container", "tickets", tickets, "container", claim.Container, "error", err)
+	g.Log.Warn("failed to start a container", "deviceIDs", deviceIDs, "container", claim.Container, "error", err)
 	var refusal *grant.Refusal
 	if claim.Pod != nil && errors.As(err, &refusal) {
 		g.Cluster.Warn(claim.Pod, string(refusal.Reason), refusal.Text)

@@ -256,7 +256,7 @@ func newProcessFixture(t *testing.T, policy string, options ...func(*Options)) *
 	c := &processFixture{containers: map[int]cgroup.Container{}}
 	c.fixture = newFixture(t, append([]func(*Options){func(o *Options) {
 		k := &o.Config.Kubernetes
-		k.Strangers, k.WatchPeriod, k.HookGrace = policy, metav1.Duration{Duration: 100 * time.Millisecond}, metav1.Duration{Duration: time.Second}
+		k.UnmanagedProcesses, k.WatchPeriod, k.HookGrace = policy, metav1.Duration{Duration: 100 * time.Millisecond}, metav1.Duration{Duration: time.Second}
 		if c.File == "" { // an agent that was killed may still be asking
 			c.Simulated = o.Source.(gpu.Simulated)
 		}
@@ -327,4 +327,4 @@ func (c *processFixture) enforced(uid, part string, says bool) {
 	})
 }
 
-var policies = []string{config.IgnoreStrangers, config.ReportStrangers, config.EndStrangers}
+var policies = []string{config.IgnoreUnmanaged, config.ReportUnmanaged, config.EndUnmanaged}

@@ -16,11 +16,11 @@ import (
 
 	"github.com/gshare-dev/gshare/node/cdi"
 	"github.com/gshare-dev/gshare/node/cgroup"
+	"github.com/gshare-dev/gshare/node/deviceid"
 	"github.com/gshare-dev/gshare/node/gpu"
 	"github.com/gshare-dev/gshare/node/grant"
 	"github.com/gshare-dev/gshare/node/partition"
 	"github.com/gshare-dev/gshare/node/partition/ondemand"
-	"github.com/gshare-dev/gshare/node/ticket"
 	fakemig "github.com/gshare-dev/gshare/test/fake/mig"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -95,8 +95,8 @@ func TestOnDemand(t *testing.T) {
 	}
 	// Two instances of half the GPU fill it as well as seven small ones.
 	has := kube.NodeResources(inv)
-	if tickets, memory := has[kube.ResourceVGPU], has[kube.ResourceMemory]; tickets.Value() != 32 || memory.Value() != 7*10<<10 {
-		t.Errorf("%d tickets, %d MiB", tickets.Value(), memory.Value())
+	if deviceIDs, memory := has[kube.ResourceVGPU], has[kube.ResourceMemory]; deviceIDs.Value() != 32 || memory.Value() != 7*10<<10 {
+		t.Errorf("%d device IDs, %d MiB", deviceIDs.Value(), memory.Value())
 	}
 	first := r.pod("a", "a.c3m4.4", 30, 50)
 	r.mustCreate("a", first, "MIG-GPU-a-0-0")
@@ -133,12 +133,12 @@ func TestHungOpening(t *testing.T) {
 	r.wait("inventory", func() bool { return r.offers("a.c1m1.0") && r.offers("GPU-0") })
 	first := r.pod("a", "a.c3m4.4", 30, 50)
 	r.mustCreate("a", first, "MIG-GPU-a-0-0")
-	tickets, acts := len(ticket.All(r.shares())), len(g.Steps())
+	deviceIDs, acts := len(deviceid.All(r.shares())), len(g.Steps())
 	r.stop()
 	hang = make(chan struct{})
 	r.start()
-	if n := len(ticket.All(r.shares())); n != tickets {
-		t.Errorf("%d tickets, before it hung %d", n, tickets)
+	if n := len(deviceid.All(r.shares())); n != deviceIDs {
+		t.Errorf("%d device IDs, before it hung %d", n, deviceIDs)
 	}
 	r.mustCreate("b", r.pod("b", "GPU-0", 30, 50), "GPU-0")
 	r.wait("report", func() bool {

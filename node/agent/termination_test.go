@@ -17,7 +17,7 @@ import (
 // TestTermination: the daemon ends the CUDA work of a pod whose termination grace period is nearly over, and not that of its neighbour.
 func TestTermination(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t))
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t))
 	r := c.fixture
 	c.granted("a", "GPU-0", 30, 50)
 	c.granted("b", "GPU-0", 30, 50)
@@ -85,7 +85,7 @@ func TestTerminationHungDaemon(t *testing.T) {
 func endBesideHungDaemon(t *testing.T) time.Duration {
 	t.Helper()
 	log := &logWatcher{text: "failed to end the CUDA work of a terminating pod"}
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), func(o *Options) {
+	c := newProcessFixture(t, config.ReportUnmanaged, withMPS(t), func(o *Options) {
 		o.Log, o.MPS.CommandTimeout = slog.New(slog.NewTextHandler(log, nil)), 0 // the default
 	})
 	r := c.fixture

@@ -1,5 +1,5 @@
 // Package cdi writes the files of the Container Device Interface, through which a container runtime adds devices to a container. The kubelet
-// passes the device name for a set of tickets to the runtime before the owner of the tickets is known; the file for that name is written
+// passes the device name for a set of device IDs to the runtime before the owner of the device IDs is known; the file for that name is written
 // just before the container is created.
 package cdi
 
@@ -37,13 +37,13 @@ const (
 	annotationOwner = "gshare.dev/owner"
 )
 
-// Name returns the fully qualified CDI device name for a ticket key (ticket.Key), as the kubelet passes it to the container runtime.
+// Name returns the fully qualified CDI device name for a device ID key (device ID.Key), as the kubelet passes it to the container runtime.
 func Name(key string) string { return kind + "=" + key }
 
 // Directory is the path of the directory from which the container runtime reads CDI files. Other programs write there too.
 type Directory string
 
-// Write writes the CDI file for a ticket key, with its owner and the edits of the owner's container. The temporary file is in the same
+// Write writes the CDI file for a device ID key, with its owner and the edits of the owner's container. The temporary file is in the same
 // directory: runtimes watch that directory for renames and read only files whose names end in .json or .yaml.
 func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	text, err := json.Marshal(specs.Spec{
@@ -59,7 +59,7 @@ func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	return atomicfile.WriteFile(d.file(key), text, 0o600)
 }
 
-// Remove deletes the CDI file of a ticket key, so that no container can be created with it. A missing file is no error.
+// Remove deletes the CDI file of a device ID key, so that no container can be created with it. A missing file is no error.
 func (d Directory) Remove(key string) error {
 	if err := os.Remove(d.file(key)); err != nil && !os.IsNotExist(err) {
 		return err
@@ -67,7 +67,7 @@ func (d Directory) Remove(key string) error {
 	return nil
 }
 
-// Keys returns the ticket keys of gshare's CDI files in the directory.
+// Keys returns the device ID keys of gshare's CDI files in the directory.
 func (d Directory) Keys() (keys []string, err error) {
 	files, err := filepath.Glob(d.file("*"))
 	for _, file := range files {
@@ -78,7 +78,7 @@ func (d Directory) Keys() (keys []string, err error) {
 
 func (d Directory) file(key string) string { return filepath.Join(string(d), prefix+key+".json") }
 
-// OwnerOf returns the owner that the CDI file of a ticket key names, or an empty string if there is no file.
+// OwnerOf returns the owner that the CDI file of a device ID key names, or an empty string if there is no file.
 func (d Directory) OwnerOf(key string) (string, error) {
 	text, err := os.ReadFile(d.file(key))
 	if os.IsNotExist(err) {

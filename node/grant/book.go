@@ -75,12 +75,12 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 		return Grant{}, false, refuse(UnsafePod, "container %s already has a share, and can have one: request all its devices in one claim",
 			c.Container)
 	}
-	if has && !held.Holds(c.Tickets) {
-		return Grant{}, false, Ambiguous("the kubelet gives tickets %v to a container that holds %v", c.Tickets, held.Tickets)
+	if has && !held.Holds(c.DeviceIDs) {
+		return Grant{}, false, Ambiguous("the kubelet gives device IDs %v to a container that holds %v", c.DeviceIDs, held.DeviceIDs)
 	}
-	if other, ok := b.otherHolder(c.Tickets, c.Owner()); ok {
-		return Grant{}, false, Ambiguous("the kubelet has given a ticket of %v a second time, while a container of pod %s holds it",
-			c.Tickets, other.UID)
+	if other, ok := b.otherHolder(c.DeviceIDs, c.Owner()); ok {
+		return Grant{}, false, Ambiguous("the kubelet has given a device ID of %v a second time, while a container of pod %s holds it",
+			c.DeviceIDs, other.UID)
 	}
 	g, refusal := c.grantOf(b.node)
 	if has {
@@ -188,10 +188,10 @@ func Placed(pod *v1.Pod, node string) (all []Grant) {
 	return all
 }
 
-// otherHolder returns the grant of a container other than owner that holds one of the tickets; false if there is none.
-func (b *Book) otherHolder(tickets []string, owner Owner) (Grant, bool) {
+// otherHolder returns the grant of a container other than owner that holds one of the device IDs; false if there is none.
+func (b *Book) otherHolder(deviceIDs []string, owner Owner) (Grant, bool) {
 	for id, g := range b.grants {
-		if id != owner.ID() && slices.ContainsFunc(tickets, func(t string) bool { return slices.Contains(g.Tickets, t) }) {
+		if id != owner.ID() && slices.ContainsFunc(deviceIDs, func(t string) bool { return slices.Contains(g.DeviceIDs, t) }) {
 			return g, true
 		}
 	}

@@ -18,7 +18,7 @@ func ofClaim(uid, slice string, sm share.PerMille, memory share.Bytes) Claim {
 	claim := types.UID("claim-of-" + uid)
 	return Claim{
 		Pod:       &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Namespace: "ns-" + uid, Name: uid}},
-		Container: "main", Tickets: ClaimTickets(claim, 1), ResourceClaim: ResourceClaim{UID: claim, Name: "c", ShareIDs: []types.UID{"s"}},
+		Container: "main", DeviceIDs: ClaimDeviceIDs(claim, 1), ResourceClaim: ResourceClaim{UID: claim, Name: "c", ShareIDs: []types.UID{"s"}},
 		Allocated: []kube.PlacedVGPU{{Slice: slice, Class: share.MPS, Priority: share.BestEffort, Share: share.Share{
 			SMRequest: sm, SMLimit: sm, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: memory,
 		}}},
@@ -42,7 +42,7 @@ func TestClaimsFit(t *testing.T) {
 		"a slice that the node has not": {map[string]bool{"A": true}, ofClaim("q", "C", 10, 1<<30), UnknownSlice},
 		"a second claim of one container": {map[string]bool{"A": true}, func() Claim {
 			c := ofClaim("p", "A", 10, 1<<30)
-			c.ResourceClaim.UID, c.Tickets = "other", ClaimTickets("other", 1)
+			c.ResourceClaim.UID, c.DeviceIDs = "other", ClaimDeviceIDs("other", 1)
 			return c
 		}(), UnsafePod},
 	} {
@@ -75,7 +75,7 @@ func TestClaimRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, err := Decode(golden)
-	if err != nil || g.ResourceClaim.UID != "7c" || g.Container != "main" || !g.Holds(ClaimTickets("7c", 1)) {
+	if err != nil || g.ResourceClaim.UID != "7c" || g.Container != "main" || !g.Holds(ClaimDeviceIDs("7c", 1)) {
 		t.Fatalf("%+v, %v", g, err)
 	}
 	text, err := Encode(g, "n1")

@@ -42,7 +42,7 @@ func (o Owner) String() string { return o.Namespace + "/" + o.Name + "/" + o.Con
 // annotations have no effect.
 type Grant struct {
 	Owner
-	Tickets []string // sorted
+	DeviceIDs []string // sorted
 	// ResourceClaim is the claim through which the container has the share. Its UID is empty for a share that gshare-scheduler placed.
 	ResourceClaim ResourceClaim
 	Model         kube.FitModel
@@ -85,17 +85,17 @@ func (g *Grant) Record() residency.Reached {
 // Class returns the isolation class of the grant, which is the same on all of its slices.
 func (g *Grant) Class() share.Isolation { return g.VGPUs[0].Class }
 
-// Holds reports whether the grant has exactly these tickets, in any order.
-func (g *Grant) Holds(tickets []string) bool {
-	return slices.Equal(g.Tickets, slices.Sorted(slices.Values(tickets)))
+// Holds reports whether the grant has exactly these device IDs, in any order.
+func (g *Grant) Holds(deviceIDs []string) bool {
+	return slices.Equal(g.DeviceIDs, slices.Sorted(slices.Values(deviceIDs)))
 }
 
-// Claim is a container that is about to start, with the tickets (device IDs) that the kubelet has recorded for it. For a container that uses
-// a resource claim, it has the claim's allocation, and tickets that stand for that (ClaimTickets).
+// Claim is a container that is about to start, with the device IDs that the kubelet has recorded for it. For a container that uses
+// a resource claim, it has the claim's allocation, and device IDs that stand for that (ClaimDeviceIDs).
 type Claim struct {
 	Pod       *v1.Pod
 	Container string
-	Tickets   []string
+	DeviceIDs []string
 
 	ResourceClaim ResourceClaim     // empty UID: the placement by gshare-scheduler applies
 	Allocated     []kube.PlacedVGPU // what is allocated to the resource claim
@@ -104,13 +104,13 @@ type Claim struct {
 // byResourceClaim reports whether the container gets its share through a resource claim.
 func (c Claim) byResourceClaim() bool { return c.ResourceClaim.UID != "" }
 
-// ClaimTickets returns the names that stand for the n vGPUs of a resource claim, as tickets do for other vGPUs. No other claim ever has the
+// ClaimDeviceIDs returns the names that stand for the n vGPUs of a resource claim, as device IDs do for other vGPUs. No other claim ever has the
 // same names.
-func ClaimTickets(claim types.UID, n int) (tickets []string) {
+func ClaimDeviceIDs(claim types.UID, n int) (deviceIDs []string) {
 	for i := range n {
-		tickets = append(tickets, fmt.Sprintf("claim-%s-%d", claim, i))
+		deviceIDs = append(deviceIDs, fmt.Sprintf("claim-%s-%d", claim, i))
 	}
-	return tickets
+	return deviceIDs
 }
 
 // Owner returns the identity of the claim's container.
@@ -121,7 +121,7 @@ func (c Claim) Owner() Owner { return Owner{c.Pod.UID, c.Pod.Namespace, c.Pod.Na
 func (c Claim) grantOf(node string) (Grant, *Refusal) {
 	if c.byResourceClaim() {
 		return Grant{
-			Owner: c.Owner(), Tickets: slices.Sorted(slices.Values(c.Tickets)), ResourceClaim: c.ResourceClaim, Model: kube.Slots, VGPUs: c.Allocated,
+			Owner: c.Owner(), DeviceIDs: slices.Sorted(slices.Values(c.DeviceIDs)), ResourceClaim: c.ResourceClaim, Model: kube.Slots, VGPUs: c.Allocated,
 		}, nil
 	}
 	request, _, err := kube.RequestOf(c.Pod)
@@ -141,11 +141,11 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 		return Grant{}, refuse(Forged, "the placement is not what the pod's resources ask for: delete the pod and create it again")
 	}
 	i := slices.IndexFunc(placement.Containers, func(p kube.PlacedContainer) bool { return p.Name == c.Container })
-	if i < 0 || len(placement.Containers[i].VGPUs) != len(c.Tickets) {
-		return Grant{}, refuse(Forged, "the placement of container %s does not have %d vGPUs", c.Container, len(c.Tickets))
+	if i < 0 || len(placement.Containers[i].VGPUs) != len(c.DeviceIDs) {
+		return Grant{}, refuse(Forged, "the placement of container %s does not have %d vGPUs", c.Container, len(c.DeviceIDs))
 	}
 	return Grant{
-		Owner: c.Owner(), Tickets: slices.Sorted(slices.Values(c.Tickets)), Model: placement.Model,
+		Owner: c.Owner(), DeviceIDs: slices.Sorted(slices.Values(c.DeviceIDs)), Model: placement.Model,
 		VGPUs: placement.Containers[i].VGPUs, Weights: placement.Weights, AntiAffinity: placement.AntiAffinity,
 		BestEffort: request.Enforcement == share.BestEffortEnforcement,
 	}, nil
@@ -169,7 +169,7 @@ type record struct {
 	UID        types.UID       `json:"uid"`
 	Namespace  string          `json:"namespace"`
 	Name       string          `json:"name"`
-	Tickets    []string        `json:"tickets"`
+	DeviceIDs  []string        `json:"tickets"`
 	Since      time.Time       `json:"since"`
 	BestEffort bool            `json:"bestEffort,omitempty"`
 	Placement  json.RawMessage `json:"placement"` // of the container alone, as in the pod's annotation
@@ -188,7 +188,7 @@ func Encode(g Grant, node string) ([]byte, error) {
 		return nil, fmt.Errorf("encode grant of %s: %w", g.Owner, err)
 	}
 	r := record{
-		Version: recordVersion, UID: g.UID, Namespace: g.Namespace, Name: g.Name, Tickets: g.Tickets, Since: g.Since, BestEffort: g.BestEffort,
+		Version: recordVersion, UID: g.UID, Namespace: g.Namespace, Name: g.Name, DeviceIDs: g.DeviceIDs, Since: g.Since, BestEffort: g.BestEffort,
 		Placement: json.RawMessage(placement),
 	}
 	switch {
@@ -218,16 +218,16 @@ func Decode(text []byte) (Grant, error) {
 	switch {
 	case err != nil:
 		return Grant{}, fmt.Errorf("decode grant: %w", err)
-	case p.UID != r.UID || len(p.Containers) != 1 || len(p.Containers[0].VGPUs) != len(r.Tickets):
+	case p.UID != r.UID || len(p.Containers) != 1 || len(p.Containers[0].VGPUs) != len(r.DeviceIDs):
 		return Grant{}, errors.New("decode grant: the placement is not that of the grant")
 	case (r.Version == claimRecordVersion) != (r.ResourceClaim != nil),
-		r.ResourceClaim != nil && (r.ResourceClaim.UID == "" || len(r.ResourceClaim.ShareIDs) != len(r.Tickets)):
+		r.ResourceClaim != nil && (r.ResourceClaim.UID == "" || len(r.ResourceClaim.ShareIDs) != len(r.DeviceIDs)):
 		return Grant{}, errors.New("decode grant: no valid resource claim")
 	case (r.Version == residencyRecordVersion) != (r.Residency != nil), r.Residency != nil && r.Residency.Level == residency.Cold:
 		return Grant{}, errors.New("decode grant: no valid residency")
 	}
 	g := Grant{
-		Owner: Owner{r.UID, r.Namespace, r.Name, p.Containers[0].Name}, Tickets: r.Tickets, Model: p.Model,
+		Owner: Owner{r.UID, r.Namespace, r.Name, p.Containers[0].Name}, DeviceIDs: r.DeviceIDs, Model: p.Model,
 		VGPUs: p.Containers[0].VGPUs, Weights: p.Weights, AntiAffinity: p.AntiAffinity, Since: r.Since, BestEffort: r.BestEffort,
 	}
 	if r.ResourceClaim != nil {
@@ -310,14 +310,14 @@ const (
 	//	to do: wait for the kubelet to try again; the message says what is missing
 	DoesNotFit Reason = "GPUShareDoesNotFit"
 
-	// AmbiguousTickets says that the kubelet's records do not name one container to which the share belongs.
+	// AmbiguousDeviceIDs says that the kubelet's records do not name one container to which the share belongs.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
 	//	to do: wait for the kubelet to try again; if the event persists, delete the pod
-	AmbiguousTickets Reason = "GPUTicketsAmbiguous"
+	AmbiguousDeviceIDs Reason = "GPUDeviceIDsAmbiguous"
 
 	// Closed says that the GPU currently takes no new containers because its MPS daemon does not serve.
 	//
@@ -378,8 +378,10 @@ func refuse(reason Reason, format string, args ...any) *Refusal {
 	return &Refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-// Ambiguous returns the refusal for tickets whose owner is not certain from the kubelet's records.
-func Ambiguous(format string, args ...any) *Refusal { return refuse(AmbiguousTickets, format, args...) }
+// Ambiguous returns the refusal for device IDs whose owner is not certain from the kubelet's records.
+func Ambiguous(format string, args ...any) *Refusal {
+	return refuse(AmbiguousDeviceIDs, format, args...)
+}
 
 // NotSetUp returns the refusal for a share whose setup on the node failed.
 func NotSetUp(err error) *Refusal { return refuse(NotServed, "the share could not be set up: %v", err) }

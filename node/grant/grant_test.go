@@ -94,8 +94,8 @@ func TestInUse(t *testing.T) {
 	}
 }
 
-func claim(pod *v1.Pod, tickets ...string) Claim {
-	return Claim{Pod: pod, Container: "main", Tickets: tickets}
+func claim(pod *v1.Pod, deviceIDs ...string) Claim {
+	return Claim{Pod: pod, Container: "main", DeviceIDs: deviceIDs}
 }
 
 func TestAdmit(t *testing.T) {
@@ -115,22 +115,22 @@ func TestAdmit(t *testing.T) {
 		claim Claim
 		want  Reason // empty: granted
 	}{
-		"placed":               {claim(podOf("p", "A", 50, 50), "g0-1"), ""},
-		"fits beside":          {claim(podOf("p", "A", 60, 40), "g0-1"), ""},
-		"no placement":         {claim(unplaced, "g0-1"), NotPlaced},
-		"somebody else's":      {claim(foreign, "g0-1"), Forged},
-		"another node":         {claim(elsewhere, "g0-1"), Forged},
-		"more than asked for":  {claim(larger, "g0-1"), Forged},
-		"unreadable":           {claim(garbage, "g0-1"), Forged},
-		"two tickets for one":  {claim(podOf("p", "A", 50, 50), "g0-1", "g0-2"), Forged},
-		"unknown slice":        {claim(podOf("p", "C", 50, 50), "g0-1"), UnknownSlice},
-		"no room":              {claim(podOf("p", "A", 60, 90), "g0-1"), DoesNotFit},
-		"room on another":      {claim(podOf("p", "B", 60, 90), "g0-1"), ""},
-		"ticket of another":    {claim(podOf("p", "B", 10, 10), "g0-0"), AmbiguousTickets},
-		"tickets of two pods":  {claim(podOf("p", "B", 10, 10), "g0-0", "g0-9"), AmbiguousTickets},
-		"another container":    {Claim{Pod: podOf("p", "A", 50, 50), Container: "side", Tickets: []string{"g0-1"}}, Forged},
-		"sick":                 {claim(podOf("p", "sick", 50, 50), "g0-1"), DoesNotFit},
-		"whole GPU, not empty": {claim(podOf("p", "A", 100, 100), "g0-1"), DoesNotFit},
+		"placed":                 {claim(podOf("p", "A", 50, 50), "g0-1"), ""},
+		"fits beside":            {claim(podOf("p", "A", 60, 40), "g0-1"), ""},
+		"no placement":           {claim(unplaced, "g0-1"), NotPlaced},
+		"somebody else's":        {claim(foreign, "g0-1"), Forged},
+		"another node":           {claim(elsewhere, "g0-1"), Forged},
+		"more than asked for":    {claim(larger, "g0-1"), Forged},
+		"unreadable":             {claim(garbage, "g0-1"), Forged},
+		"two device IDs for one": {claim(podOf("p", "A", 50, 50), "g0-1", "g0-2"), Forged},
+		"unknown slice":          {claim(podOf("p", "C", 50, 50), "g0-1"), UnknownSlice},
+		"no room":                {claim(podOf("p", "A", 60, 90), "g0-1"), DoesNotFit},
+		"room on another":        {claim(podOf("p", "B", 60, 90), "g0-1"), ""},
+		"device ID of another":   {claim(podOf("p", "B", 10, 10), "g0-0"), AmbiguousDeviceIDs},
+		"device IDs of two pods": {claim(podOf("p", "B", 10, 10), "g0-0", "g0-9"), AmbiguousDeviceIDs},
+		"another container":      {Claim{Pod: podOf("p", "A", 50, 50), Container: "side", DeviceIDs: []string{"g0-1"}}, Forged},
+		"sick":                   {claim(podOf("p", "sick", 50, 50), "g0-1"), DoesNotFit},
+		"whole GPU, not empty":   {claim(podOf("p", "A", 100, 100), "g0-1"), DoesNotFit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook("A", "B", "sick")
@@ -253,8 +253,8 @@ func TestFrozen(t *testing.T) {
 	if _, changed, refusal := b.Admit(claim(pod, "g0-1"), start); refusal != nil || !changed {
 		t.Errorf("without placement: changed %v, %v", changed, refusal)
 	}
-	if _, _, refusal := b.Admit(claim(pod, "g0-7"), start); refusal == nil || refusal.Reason != AmbiguousTickets {
-		t.Errorf("with other tickets: %v", refusal)
+	if _, _, refusal := b.Admit(claim(pod, "g0-7"), start); refusal == nil || refusal.Reason != AmbiguousDeviceIDs {
+		t.Errorf("with other device IDs: %v", refusal)
 	}
 	b.SetSlices(Slices{}) // the device is gone: who has it keeps it
 	if _, _, refusal := b.Admit(claim(pod, "g0-1"), start); refusal != nil {
@@ -286,7 +286,7 @@ func TestOwnerID(t *testing.T) {
 }
 
 // TestRandomLife lets pods come, start again and go, some of them forged, with agents that end and restore in between. No slice
-// ever holds more than fits, no ticket has two owners, and a grant never changes.
+// ever holds more than fits, no device ID has two owners, and a grant never changes.
 func TestRandomLife(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -335,7 +335,7 @@ func TestRandomLife(t *testing.T) {
 // check holds the book against the rules: all that is on a slice would be admitted in any order.
 func check(t *testing.T, b *Book, seed uint64) {
 	t.Helper()
-	tickets := map[string]bool{}
+	deviceIDs := map[string]bool{}
 	rules := packing.NewRules(packing.Slots)
 	for i := range b.slices.All {
 		s := &b.slices.All[i]
@@ -346,11 +346,11 @@ func check(t *testing.T, b *Book, seed uint64) {
 				t.Fatalf("seed %d: slice %s holds what does not fit: %v", seed, s.ID, refusal)
 			}
 			load.Add(packing.Resident{Tenant: g.Namespace, Model: packing.Slots, Class: share.MPS, Share: g.VGPUs[0].Share})
-			for _, id := range g.Tickets {
-				if tickets[id] {
-					t.Fatalf("seed %d: ticket %s has two owners", seed, id)
+			for _, id := range g.DeviceIDs {
+				if deviceIDs[id] {
+					t.Fatalf("seed %d: device ID %s has two owners", seed, id)
 				}
-				tickets[id] = true
+				deviceIDs[id] = true
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func TestKeptMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		pod.Annotations[kube.AnnotationResidency] = text
-		g, _, refusal := b.Admit(claim(pod, "ticket-"+uid), start)
+		g, _, refusal := b.Admit(claim(pod, "device-"+uid), start)
 		return g, refusal
 	}
 	b := newBook("A")

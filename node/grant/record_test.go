@@ -18,8 +18,8 @@ func TestRecordGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Grant{
-		Owner:   Owner{UID: "5f0c1d7e-2b1a-4c55-9d0e-1f2a3b4c5d6e", Namespace: "team", Name: "pod-0", Container: "main"},
-		Tickets: []string{"g0-1", "g0-2"}, Model: kube.Slots, Since: start, BestEffort: true,
+		Owner:     Owner{UID: "5f0c1d7e-2b1a-4c55-9d0e-1f2a3b4c5d6e", Namespace: "team", Name: "pod-0", Container: "main"},
+		DeviceIDs: []string{"g0-1", "g0-2"}, Model: kube.Slots, Since: start, BestEffort: true,
 	}
 	for _, id := range []string{"GPU-1", "GPU-2"} {
 		want.VGPUs = append(want.VGPUs, kube.PlacedVGPU{Slice: id, Class: share.Elastic, Priority: share.SLO, Share: share.Share{
@@ -60,7 +60,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"newer version":          {`"version":1`, `"version":2`},
 		"no version":             {`"version":1,`, ``},
 		"renamed field":          {`"tickets"`, `"Tickets"`},
-		"fewer tickets":          {`"g0-1",`, ``},
+		"fewer device IDs":       {`"g0-1",`, ``},
 		"placement of another":   {`"placement":{"v":1,"node":"n1","uid":"5f0c`, `"placement":{"v":1,"node":"n1","uid":"6f0c`},
 		"newer placement":        {`"placement":{"v":1`, `"placement":{"v":2`},
 		"placement without vGPU": {`"vgpus":[`, `"vgpus":[],"x":[`},

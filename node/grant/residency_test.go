@@ -57,8 +57,8 @@ func wanting(pod *v1.Pod, seq int64, l residency.Level) *v1.Pod {
 // for its own SM-time only beside what is granted and what waits.
 func TestBookCountsLevels(t *testing.T) {
 	b := newBook("A")
-	admit := func(pod *v1.Pod, ticket string) (Grant, *Refusal) {
-		g, _, refusal := b.Admit(claim(pod, ticket), start)
+	admit := func(pod *v1.Pod, deviceID string) (Grant, *Refusal) {
+		g, _, refusal := b.Admit(claim(pod, deviceID), start)
 		return g, refusal
 	}
 	first, refusal := admit(wanting(podOf("first", "A", 60, 90), 1, residency.Hot), "g0-0")

@@ -42,9 +42,9 @@ func swapPod(uid, slice string, gib int64) *v1.Pod {
 // TestBookInTurn: the agent does not believe the scheduler, and one at a time holds the memory of the slice.
 func TestBookInTurn(t *testing.T) {
 	b := swapBook("A")
-	try := func(pod *v1.Pod, ticket string) (Grant, Reason) {
+	try := func(pod *v1.Pod, deviceID string) (Grant, Reason) {
 		t.Helper()
-		g, _, refusal := b.Admit(claim(pod, ticket), start)
+		g, _, refusal := b.Admit(claim(pod, deviceID), start)
 		if refusal != nil {
 			return g, refusal.Reason
 		}

@@ -170,7 +170,7 @@ const (
 	before    = "it had failed when the driver was asked last"
 )
 
-// Update returns the inventory for the GPUs that are found now. Slices keep their positions, by which tickets are numbered. A slice that is
+// Update returns the inventory for the GPUs that are found now. Slices keep their positions, by which device IDs are numbered. A slice that is
 // gone stays in the inventory as unhealthy while pods are bound, or while its GPU does not list all MIG instances. A slice that the
 // configuration gives to the other interface changes once nobody has shares of it.
 func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inventory {
@@ -190,7 +190,7 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inv
 		}
 		switch {
 		case i >= 0 && bound:
-			next = append(next, keepTickets(found[i], old))
+			next = append(next, keepDeviceIDs(found[i], old))
 		case i >= 0:
 			next = append(next, found[i])
 		case fault != "" && !conflictsWith(found, old):
@@ -216,8 +216,8 @@ func missingFault(old Slice) string {
 	return gone
 }
 
-// keepTickets returns the slice now with at least as many tickets (device IDs that the kubelet may allocate) as old had.
-func keepTickets(now, old Slice) Slice {
+// keepDeviceIDs returns the slice now with at least as many device IDs (device IDs that the kubelet may allocate) as old had.
+func keepDeviceIDs(now, old Slice) Slice {
 	now.MaxShares = max(now.MaxShares, old.MaxShares)
 	return now
 }
@@ -320,8 +320,8 @@ func (inv Inventory) Kept() map[string]share.Bytes {
 	return kept
 }
 
-// Tickets returns the number of tickets (device IDs that the kubelet may allocate) of each slice.
-func (inv Inventory) Tickets() []int { return kube.Tickets(inv.Published()) }
+// DeviceIDs returns the number of device IDs (device IDs that the kubelet may allocate) of each slice.
+func (inv Inventory) DeviceIDs() []int { return kube.DeviceIDs(inv.Published()) }
 
 // WithUsed returns the inventory with the given slices marked as used without a share, so that they take no new pods. used maps slice IDs to
 // descriptions of the users.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gshare-dev/gshare/node/deviceid"
 	"github.com/gshare-dev/gshare/node/gpu"
-	"github.com/gshare-dev/gshare/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -199,7 +199,7 @@ func TestShut(t *testing.T) {
 	}
 }
 
-// TestNeverShrinks changes machines and configurations at random. While pods are bound every ticket that was there stays, and
+// TestNeverShrinks changes machines and configurations at random. While pods are bound every device ID that was there stays, and
 // so does the capacity, unless a GPU changed its mode.
 func TestNeverShrinks(t *testing.T) {
 	for seed := range uint64(300) {
@@ -218,12 +218,12 @@ func TestNeverShrinks(t *testing.T) {
 			c.MaxShares = 1 + random.IntN(20)
 			next := inv.Update(c, devices, Holders{Bound: true})
 			has := map[string]bool{}
-			for _, id := range ticket.All(next.Tickets()) {
+			for _, id := range deviceid.All(next.DeviceIDs()) {
 				has[id] = true
 			}
-			for _, id := range ticket.All(inv.Tickets()) {
+			for _, id := range deviceid.All(inv.DeviceIDs()) {
 				if !has[id] {
-					t.Fatalf("seed %d: ticket %s is gone", seed, id)
+					t.Fatalf("seed %d: device ID %s is gone", seed, id)
 				}
 			}
 			before, after := kube.NodeResources(inv.Published()), kube.NodeResources(next.Published())
@@ -247,9 +247,9 @@ func TestLargestMessage(t *testing.T) {
 		}
 		devices = append(devices, mig(string(rune('a'+d)), instances...))
 	}
-	ids := ticket.All(Inventory{}.Update(config, devices, Holders{Bound: false}).Tickets())
+	ids := deviceid.All(Inventory{}.Update(config, devices, Holders{Bound: false}).DeviceIDs())
 	if len(ids) != 16*7*16 {
-		t.Fatalf("%d tickets", len(ids))
+		t.Fatalf("%d device IDs", len(ids))
 	}
 }
 
@@ -287,8 +287,8 @@ func TestInterfaces(t *testing.T) {
 			if got := strings.Join(ids(Inventory{inv.OfClaims()}), ", "); got != test.claims || strings.Join(plugins, ", ") != test.plugins {
 				t.Errorf("claims %q, device plugin %q; want %q and %q", got, plugins, test.claims, test.plugins)
 			}
-			if len(inv.Packing(kube.DefaultRules())) != len(devices) || len(inv.Tickets()) != len(plugins) {
-				t.Errorf("%d slices are admitted by, %d have tickets", len(inv.Packing(kube.DefaultRules())), len(inv.Tickets()))
+			if len(inv.Packing(kube.DefaultRules())) != len(devices) || len(inv.DeviceIDs()) != len(plugins) {
+				t.Errorf("%d slices are admitted by, %d have device IDs", len(inv.Packing(kube.DefaultRules())), len(inv.DeviceIDs()))
 			}
 		})
 	}

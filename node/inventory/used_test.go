@@ -51,8 +51,8 @@ func TestMark(t *testing.T) {
 	if diff := cmp.Diff(inv, marked.WithUsed(nil), cmp.AllowUnexported(Inventory{})); diff != "" {
 		t.Error(diff)
 	}
-	if !slices.Equal(inv.Tickets(), marked.Tickets()) {
-		t.Error("tickets have changed")
+	if !slices.Equal(inv.DeviceIDs(), marked.DeviceIDs()) {
+		t.Error("device IDs have changed")
 	}
 }
 

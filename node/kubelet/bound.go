@@ -16,8 +16,8 @@ import (
 
 // Bound reads the pods of a node from the API server, for kubelets without PodsAPI: those before 1.36, and 1.36 unless the feature gate is
 // on. What it has read remains available while the API server is away. The kubelet may learn of a pod, or forget it, a moment earlier or
-// later than Bound. For that moment, a pod that replaces another one of the same name may be taken for the holder of the other's tickets.
-// This gives nobody a foreign share: processes that use a grant are identified through the kernel, and a container whose tickets do not
+// later than Bound. For that moment, a pod that replaces another one of the same name may be taken for the holder of the other's device IDs.
+// This gives nobody a foreign share: processes that use a grant are identified through the kernel, and a container whose device IDs do not
 // match its pod's is refused until the kubelet has caught up.
 type Bound struct {
 	informer cache.SharedIndexInformer

@@ -146,7 +146,7 @@ func TestBoundWatch(t *testing.T) {
 	}
 }
 
-// TestReplacedName: the API server has a new pod of a name before the kubelet has forgotten the old one, whose tickets it names. That is
+// TestReplacedName: the API server has a new pod of a name before the kubelet has forgotten the old one, whose device IDs it names. That is
 // corrected once the kubelet allocates the new pod's own.
 func TestReplacedName(t *testing.T) {
 	k := fakekubelet.New(t.TempDir(), string(kube.ResourceVGPU))

@@ -1,4 +1,4 @@
-// Package kubelet reads from the kubelet the pods of this node (PodsAPI) and which container holds which tickets (podresources). Both work
+// Package kubelet reads from the kubelet the pods of this node (PodsAPI) and which container holds which device IDs (podresources). Both work
 // while the API server is away, and both limit the rate of calls. For kubelets without PodsAPI, pods are read from the API server instead.
 package kubelet
 

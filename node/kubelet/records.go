@@ -15,20 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	resources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/gshare-dev/gshare/node/deviceid"
 	"github.com/gshare-dev/gshare/node/grant"
-	"github.com/gshare-dev/gshare/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 var reconnect = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second}
 
-// ErrNoOwner and ErrTwoOwners are returned for tickets if the kubelet's records do not name exactly one owner.
+// ErrNoOwner and ErrTwoOwners are returned for device IDs if the kubelet's records do not name exactly one owner.
 var (
-	ErrNoOwner   = errors.New("no container holds these tickets by the kubelet's records")
-	ErrTwoOwners = errors.New("two containers hold these tickets by the kubelet's records")
+	ErrNoOwner   = errors.New("no container holds these device IDs by the kubelet's records")
+	ErrTwoOwners = errors.New("two containers hold these device IDs by the kubelet's records")
 )
 
-// Records finds out from the kubelet's podresources API which container holds which tickets (device IDs of gshare/vgpu). It reads each pod
+// Records finds out from the kubelet's podresources API which container holds which device IDs (of gshare/vgpu). It reads each pod
 // only once, so that the number of calls depends only on the number of pods that start.
 type Records struct {
 	pods   Pods
@@ -42,12 +42,12 @@ type Records struct {
 	read   map[types.UID]bool // pods whose records are complete
 	epoch  uint64             // grows with each allocation and each ForgetAll
 	valid  uint64             // first epoch after the last ForgetAll; earlier answers may be outdated
-	given  map[string]uint64  // epoch of the last allocation of each ticket; earlier answers may be outdated
+	given  map[string]uint64  // epoch of the last allocation of each device ID; earlier answers may be outdated
 }
 
 type owned struct {
 	grant.Owner
-	tickets []string
+	deviceIDs []string
 }
 
 // DialRecords returns a client of the kubelet's podresources API at the given socket path.
@@ -66,23 +66,23 @@ func DialRecords(socket string, pods Pods) (*Records, error) {
 // Close closes the connection to the kubelet.
 func (r *Records) Close() { r.conn.Close() }
 
-// Allocated forgets the owners of tickets that the kubelet is allocating again.
-func (r *Records) Allocated(tickets []string) {
+// Allocated forgets the owners of device IDs that the kubelet is allocating again.
+func (r *Records) Allocated(deviceIDs []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.epoch++
-	for _, t := range tickets {
+	for _, t := range deviceIDs {
 		r.given[t] = r.epoch
 	}
 	for key, o := range r.owners {
-		if slices.ContainsFunc(tickets, func(t string) bool { return slices.Contains(o.tickets, t) }) {
+		if slices.ContainsFunc(deviceIDs, func(t string) bool { return slices.Contains(o.deviceIDs, t) }) {
 			delete(r.owners, key)
 			delete(r.read, o.UID)
 		}
 	}
 }
 
-// ForgetAll forgets the owners of all tickets, because the kubelet may have allocated some that Allocated was not called for.
+// ForgetAll forgets the owners of all device IDs, because the kubelet may have allocated some that Allocated was not called for.
 func (r *Records) ForgetAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *Records) ForgetAll() {
 	clear(r.given)
 }
 
-// Forget removes the tickets (device plugin device IDs) that are recorded for a pod which no longer exists.
+// Forget removes the device IDs (device plugin device IDs) that are recorded for a pod which no longer exists.
 func (r *Records) Forget(uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,10 +105,10 @@ func (r *Records) Forget(uid types.UID) {
 	}
 }
 
-// Claim returns the container that holds exactly these tickets, with its pod. It returns ErrNoOwner or ErrTwoOwners if the kubelet's records
+// Claim returns the container that holds exactly these device IDs, with its pod. It returns ErrNoOwner or ErrTwoOwners if the kubelet's records
 // name no such container, or two.
-func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, error) {
-	key := ticket.Key(tickets)
+func (r *Records) Claim(ctx context.Context, deviceIDs []string) (grant.Claim, error) {
+	key := deviceid.Key(deviceIDs)
 	o, known := r.known(key)
 	if !known {
 		// One call reads for all waiting callers; those that arrive while it reads call again.
@@ -131,20 +131,20 @@ func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, err
 		return grant.Claim{}, ErrTwoOwners
 	}
 	pod, err := r.pods.Get(ctx, o.UID)
-	if errors.Is(err, ErrNoPod) || err == nil && kube.Ended(pod) { // the kubelet gives its tickets to others
+	if errors.Is(err, ErrNoPod) || err == nil && kube.Ended(pod) { // the kubelet gives its device IDs to others
 		r.Forget(o.UID)
 		return grant.Claim{}, ErrNoOwner
 	}
-	return grant.Claim{Pod: pod, Container: o.Container, Tickets: tickets}, err
+	return grant.Claim{Pod: pod, Container: o.Container, DeviceIDs: deviceIDs}, err
 }
 
-// StillHeld reports whether the container of the claim still holds its tickets, because the kubelet has not allocated them again.
+// StillHeld reports whether the container of the claim still holds its device IDs, because the kubelet has not allocated them again.
 func (r *Records) StillHeld(c grant.Claim) bool {
-	o, known := r.known(ticket.Key(c.Tickets))
+	o, known := r.known(deviceid.Key(c.DeviceIDs))
 	return known && o.UID == c.Pod.UID && o.Container == c.Container
 }
 
-// All returns the claims of all running containers that hold tickets, that is, device IDs of gshare/vgpu.
+// All returns the claims of all running containers that hold device IDs, that is, device IDs of gshare/vgpu.
 func (r *Records) All(ctx context.Context) (claims []grant.Claim, err error) {
 	if err := r.readAll(ctx); err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (r *Records) All(ctx context.Context) (claims []grant.Claim, err error) {
 	for _, o := range r.owners {
 		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.UID == o.UID })
 		if i >= 0 && o.Container != "" && !kube.Ended(pods[i]) {
-			claims = append(claims, grant.Claim{Pod: pods[i], Container: o.Container, Tickets: o.tickets})
+			claims = append(claims, grant.Claim{Pod: pods[i], Container: o.Container, DeviceIDs: o.deviceIDs})
 		}
 	}
 	return claims, nil
@@ -181,7 +181,7 @@ func (r *Records) readFor(ctx context.Context) error {
 	return r.readAll(ctx)
 }
 
-// readAll reads from the kubelet which tickets it has allocated to the containers of those pods that are not completely known yet.
+// readAll reads from the kubelet which device IDs it has allocated to the containers of those pods that are not completely known yet.
 func (r *Records) readAll(ctx context.Context) error {
 	pods, err := r.pods.List(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func (r *Records) readAll(ctx context.Context) error {
 	return nil
 }
 
-// Complete reports whether the tickets of all of the pod's containers that need some are known.
+// Complete reports whether the device IDs of all of the pod's containers that need some are known.
 func (r *Records) Complete(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,7 +233,7 @@ func (r *Records) readPod(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// storeRecord stores the tickets of one pod's containers. It skips tickets that the kubelet has allocated again since the epoch at which
+// storeRecord stores the device IDs of one pod's containers. It skips device IDs that the kubelet has allocated again since the epoch at which
 // the record was requested. The caller holds the lock.
 func (r *Records) storeRecord(pod *v1.Pod, containers []*resources.ContainerResources, epoch uint64) {
 	if epoch < r.valid {
@@ -241,18 +241,18 @@ func (r *Records) storeRecord(pod *v1.Pod, containers []*resources.ContainerReso
 	}
 	learned := 0
 	for _, c := range containers {
-		var tickets []string
+		var deviceIDs []string
 		for _, d := range c.Devices {
 			if d.ResourceName == string(kube.ResourceVGPU) {
-				tickets = append(tickets, d.DeviceIds...)
+				deviceIDs = append(deviceIDs, d.DeviceIds...)
 			}
 		}
-		if len(tickets) == 0 || slices.ContainsFunc(tickets, func(t string) bool { return r.given[t] > epoch }) {
+		if len(deviceIDs) == 0 || slices.ContainsFunc(deviceIDs, func(t string) bool { return r.given[t] > epoch }) {
 			continue
 		}
-		slices.Sort(tickets)
-		o := owned{grant.Owner{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Container: c.Name}, tickets}
-		key := ticket.Key(tickets)
+		slices.Sort(deviceIDs)
+		o := owned{grant.Owner{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Container: c.Name}, deviceIDs}
+		key := deviceid.Key(deviceIDs)
 		if other, ok := r.owners[key]; ok && other.Owner != o.Owner {
 			o.Container = "" // k8s#137534: given twice
 		}

@@ -61,18 +61,18 @@ func TestClaim(t *testing.T) {
 	k.AddPod(pod("a", "x", "y"))
 	k.Give("a", "x", []string{"g0-0"})
 	k.Give("a", "y", []string{"g1-0", "g0-1"})
-	for container, tickets := range map[string][]string{"x": {"g0-0"}, "y": {"g0-1", "g1-0"}} {
+	for container, deviceIDs := range map[string][]string{"x": {"g0-0"}, "y": {"g0-1", "g1-0"}} {
 		t.Run(container, func(t *testing.T) {
-			c, err := records.Claim(ctx, tickets)
+			c, err := records.Claim(ctx, deviceIDs)
 			if err != nil || c.Container != container || c.Pod.UID != "a" {
-				t.Errorf("%v: %+v, %v; want %s", tickets, c.Container, err, container)
+				t.Errorf("%v: %+v, %v; want %s", deviceIDs, c.Container, err, container)
 			}
 		})
 	}
-	for _, tickets := range [][]string{{"g0-1"}, {"g0-0", "g0-1"}, {"g7-7"}} {
-		t.Run(fmt.Sprint(tickets), func(t *testing.T) {
-			if c, err := records.Claim(ctx, tickets); !errors.Is(err, kubelet.ErrNoOwner) {
-				t.Errorf("%v belong to %s, %v", tickets, c.Container, err)
+	for _, deviceIDs := range [][]string{{"g0-1"}, {"g0-0", "g0-1"}, {"g7-7"}} {
+		t.Run(fmt.Sprint(deviceIDs), func(t *testing.T) {
+			if c, err := records.Claim(ctx, deviceIDs); !errors.Is(err, kubelet.ErrNoOwner) {
+				t.Errorf("%v belong to %s, %v", deviceIDs, c.Container, err)
 			}
 		})
 	}
@@ -112,23 +112,23 @@ func TestReused(t *testing.T) {
 	k.AddPod(pod("new", "x"))
 	records.Allocated([]string{"g0-0"})
 	if c, err := records.Claim(ctx, []string{"g0-0"}); !errors.Is(err, kubelet.ErrNoOwner) {
-		t.Errorf("before the kubelet has recorded it, the ticket is %s's (%v)", c.Container, err)
+		t.Errorf("before the kubelet has recorded it, the device ID is %s's (%v)", c.Container, err)
 	}
 	k.Give("new", "x", []string{"g0-0"})
 	c, err := records.Claim(ctx, []string{"g0-0"})
 	if err != nil || c.Pod.UID != "new" {
-		t.Errorf("the ticket is %+v's (%v), want new's", c.Pod, err)
+		t.Errorf("the device ID is %+v's (%v), want new's", c.Pod, err)
 	}
 	if !records.StillHeld(c) {
 		t.Error("a fresh claim does not hold")
 	}
 	records.Allocated([]string{"g0-0", "g0-5"})
 	if records.StillHeld(c) {
-		t.Error("a claim holds though its ticket has been given away")
+		t.Error("a claim holds though its device ID has been given away")
 	}
 }
 
-// TestForgetAll: after an Allocate that went unnoticed a ticket is not taken for its last owner's.
+// TestForgetAll: after an Allocate that went unnoticed a device ID is not taken for its last owner's.
 func TestForgetAll(t *testing.T) {
 	k, _, records := start(t)
 	ctx := patient(t)
@@ -138,19 +138,19 @@ func TestForgetAll(t *testing.T) {
 		t.Fatal(c, err)
 	}
 	k.RemovePod("old")
-	k.AddPod(pod("old", "x")) // it is listed, but has given its ticket back
+	k.AddPod(pod("old", "x")) // it is listed, but has given its device ID back
 	k.AddPod(pod("new", "x"))
 	k.Give("new", "x", []string{"g0-0"})
 	if c, err := records.Claim(ctx, []string{"g0-0"}); err != nil || c.Pod.UID != "old" {
-		t.Fatalf("the ticket is %+v's (%v): the test shows nothing", c.Pod, err)
+		t.Fatalf("the device ID is %+v's (%v): the test shows nothing", c.Pod, err)
 	}
 	records.ForgetAll()
 	if c, err := records.Claim(ctx, []string{"g0-0"}); err != nil || c.Pod.UID != "new" {
-		t.Errorf("the ticket is %+v's (%v), want new's", c.Pod, err)
+		t.Errorf("the device ID is %+v's (%v), want new's", c.Pod, err)
 	}
 }
 
-// TestEnded: a ticket is not taken for that of a pod that has ended.
+// TestEnded: a device ID is not taken for that of a pod that has ended.
 func TestEnded(t *testing.T) {
 	k, _, records := start(t)
 	ctx := patient(t)
@@ -161,7 +161,7 @@ func TestEnded(t *testing.T) {
 	}
 	k.EndPod("old", v1.PodSucceeded)
 	if c, err := records.Claim(ctx, []string{"g0-0"}); !errors.Is(err, kubelet.ErrNoOwner) {
-		t.Errorf("the ticket is %+v's (%v)", c.Pod, err)
+		t.Errorf("the device ID is %+v's (%v)", c.Pod, err)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestNamesake(t *testing.T) {
 	k.AddPod(next)
 	k.Give("old", "x", []string{"g0-0"})
 	if c, err := records.Claim(ctx, []string{"g0-0"}); !errors.Is(err, kubelet.ErrNoOwner) {
-		t.Errorf("a ticket of one of two namesakes is %+v's (%v)", c.Pod, err)
+		t.Errorf("a device ID of one of two namesakes is %+v's (%v)", c.Pod, err)
 	}
 	k.RemovePod("new")
 	if c, err := records.Claim(ctx, []string{"g0-0"}); err != nil || c.Pod.UID != "old" {
@@ -183,7 +183,7 @@ func TestNamesake(t *testing.T) {
 	}
 }
 
-// TestGivenTwice is k8s#137534: the kubelet hands one ticket out twice.
+// TestGivenTwice is k8s#137534: the kubelet hands one device ID out twice.
 func TestGivenTwice(t *testing.T) {
 	k, _, records := start(t)
 	for _, uid := range []string{"a", "b"} {
@@ -191,7 +191,7 @@ func TestGivenTwice(t *testing.T) {
 		k.Give(types.UID(uid), "x", []string{"g0-0"})
 	}
 	if c, err := records.Claim(patient(t), []string{"g0-0"}); !errors.Is(err, kubelet.ErrTwoOwners) {
-		t.Errorf("a ticket of two is %s's (%v)", c.Container, err)
+		t.Errorf("a device ID of two is %s's (%v)", c.Container, err)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestBurst(t *testing.T) {
 		group.Go(func() {
 			c, err := records.Claim(ctx, []string{fmt.Sprintf("g0-%d", i)})
 			if err != nil || string(c.Pod.UID) != fmt.Sprint(i) {
-				t.Errorf("ticket %d: %v", i, err)
+				t.Errorf("device ID %d: %v", i, err)
 			}
 		})
 	}
@@ -261,7 +261,7 @@ func TestGone(t *testing.T) {
 	}
 	k.RemovePod("a")
 	if _, err := records.Claim(ctx, []string{"g0-0"}); !errors.Is(err, kubelet.ErrNoOwner) {
-		t.Errorf("the ticket of a pod that is gone: %v", err)
+		t.Errorf("the device ID of a pod that is gone: %v", err)
 	}
 }
 

@@ -87,8 +87,8 @@ func (s *Server) writes(c rules.Client) bool {
 // sent a request yet, it does not wait for one: clients that never ask would take the places of others.
 func (s *Server) refuse(conn *net.UnixConn) {
 	select {
-	case s.strangers <- struct{}{}:
-		defer func() { <-s.strangers }()
+	case s.refused <- struct{}{}:
+		defer func() { <-s.refused }()
 	default:
 		return
 	}

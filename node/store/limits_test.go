@@ -90,7 +90,7 @@ func TestListenerCloses(t *testing.T) {
 
 // TestStrangersLeaveRoom lets programs of another namespace connect and ask nothing for a while: most of their connections are closed at once.
 func TestStrangersLeaveRoom(t *testing.T) {
-	const n = 3 * maxStrangers
+	const n = 3 * maxRefused
 	var seen atomic.Int32
 	r := start(t, func(o *Options) {
 		o.Identify = func(process.Process) (string, error) {
@@ -122,7 +122,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 			told++
 		}
 	}
-	if told > 2*maxStrangers {
+	if told > 2*maxRefused {
 		t.Errorf("%d of %d strangers could stay", told, n)
 	}
 }

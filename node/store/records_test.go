@@ -21,7 +21,7 @@ func record(t *testing.T, directory, name, namespace, slice string, weights ...s
 	t.Helper()
 	s := share.Share{SMRequest: 100, SMLimit: 100, QuotaRequest: 100, QuotaLimit: 100, Memory: share.MiB}
 	g := grant.Grant{
-		Owner: grant.Owner{UID: types.UID("uid-" + name), Namespace: namespace, Name: name, Container: "main"}, Tickets: []string{name + "-0"},
+		Owner: grant.Owner{UID: types.UID("uid-" + name), Namespace: namespace, Name: name, Container: "main"}, DeviceIDs: []string{name + "-0"},
 		Model: kube.Slots, VGPUs: []kube.PlacedVGPU{{Slice: slice, Class: share.MPS, Priority: share.SLO, Share: s}}, Weights: weights, Since: time.UnixMilli(0).UTC(),
 	}
 	text, err := grant.Encode(g, "n")

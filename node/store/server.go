@@ -209,8 +209,8 @@ func (s *Server) releaseAll() {
 const (
 	// maxConnections limits the number of connections at one time. A program needs only one.
 	maxConnections = 1024
-	// maxStrangers limits how many of them may be refused connections that have not sent a request yet.
-	maxStrangers = 32
+	// maxRefused limits how many of them may be refused connections that have not sent a request yet.
+	maxRefused = 32
 	// patience limits how long the store waits for a client to accept a response, and for a refused client to send a request.
 	patience = 2 * time.Second
 	// acceptRetryDelay is the pause after a failed accept, most likely for lack of file descriptors.
@@ -230,18 +230,18 @@ const (
 
 // limits limits what clients can make the store do.
 type limits struct {
-	strangers chan struct{} // holds one element for each refused connection that has not sent a request yet
-	requests  *rate.Limiter
-	puts      *rate.Limiter
-	lines     *rate.Limiter
+	refused  chan struct{} // holds one element for each refused connection that has not sent a request yet
+	requests *rate.Limiter
+	puts     *rate.Limiter
+	lines    *rate.Limiter
 }
 
 func newLimits() limits {
 	return limits{
-		strangers: make(chan struct{}, maxStrangers),
-		requests:  rate.NewLimiter(requestsPerSecond, requestsPerSecond),
-		puts:      rate.NewLimiter(putsPerSecond, putsAtOnce),
-		lines:     rate.NewLimiter(rate.Every(time.Minute/logLines), logLines),
+		refused:  make(chan struct{}, maxRefused),
+		requests: rate.NewLimiter(requestsPerSecond, requestsPerSecond),
+		puts:     rate.NewLimiter(putsPerSecond, putsAtOnce),
+		lines:    rate.NewLimiter(rate.Every(time.Minute/logLines), logLines),
 	}
 }
 

@@ -88,7 +88,7 @@ func BenchmarkFlood(b *testing.B) {
 	}
 	wall := time.Since(begin)
 	b.ReportMetric(100*float64(cpuTime(b)-busy)/float64(wall), "%core")
-	b.ReportMetric(float64(r.Counters().Refused[tokenserver.Stranger])/wall.Seconds(), "refused/s")
+	b.ReportMetric(float64(r.Counters().Refused[tokenserver.OtherContainer])/wall.Seconds(), "refused/s")
 	b.ReportMetric(float64(failed), "failed")
 	b.ReportMetric(float64(longest.Milliseconds()), "longest-ms")
 }

@@ -249,10 +249,10 @@ func (c *Container) identify(conn *net.UnixConn) (peer process.Process, err erro
 		return peer, err
 	}
 	if err := c.Admit(peer); err != nil {
-		return peer, &refusal{Stranger, syscall.EPERM, fmt.Sprintf("process %d does not belong to the container: %v", peer.PID, err)}
+		return peer, &refusal{OtherContainer, syscall.EPERM, fmt.Sprintf("process %d does not belong to the container: %v", peer.PID, err)}
 	}
 	if !peer.Alive() {
-		return peer, &refusal{Stranger, syscall.EPERM, fmt.Sprintf("process %d has exited", peer.PID)}
+		return peer, &refusal{OtherContainer, syscall.EPERM, fmt.Sprintf("process %d has exited", peer.PID)}
 	}
 	return peer, nil
 }
@@ -285,7 +285,7 @@ type refusals struct {
 
 // add counts a refusal, unless the process does not belong to the container or the share has been removed.
 func (r *refusals) add(reason *refusal, now time.Duration) {
-	if reason.reason != Stranger && reason.reason != Closing {
+	if reason.reason != OtherContainer && reason.reason != Closing {
 		r.count, r.last, r.at = r.count+1, reason, now
 	}
 }

@@ -56,7 +56,7 @@ func TestCounters(t *testing.T) {
 	}
 	eventually(t, "the connection has ended", func() bool { return container.Connections() == 0 })
 	want := tokenserver.Counters{Sessions: 2, Reconnects: 1, Refused: map[tokenserver.Reason]uint64{
-		tokenserver.Stranger: 1, tokenserver.Malformed: 1, tokenserver.Unexpected: 1, tokenserver.TooMany: 1,
+		tokenserver.OtherContainer: 1, tokenserver.Malformed: 1, tokenserver.Unexpected: 1, tokenserver.TooMany: 1,
 		tokenserver.TooFast: 1, tokenserver.Silent: 0, tokenserver.Closing: 0, tokenserver.Outdated: 0, tokenserver.Unreceived: 0,
 	}}
 	if diff := cmp.Diff(want, r.Counters()); diff != "" {

@@ -327,7 +327,7 @@ func TestRefusedProcessIsReported(t *testing.T) {
 			}
 			c.Close()
 		}, ""},
-		"stranger": {func(t *testing.T, r *fixture) { answer(t, connect(t, r, "b")) }, ""},
+		"belongs to another container": {func(t *testing.T, r *fixture) { answer(t, connect(t, r, "b")) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &handClock{now: time.Hour}

@@ -125,21 +125,21 @@ type Reason int
 
 // The reasons for refusing or closing a connection.
 const (
-	Stranger    Reason = iota // the process does not belong to the container
-	Malformed                 // a frame cannot be decoded
-	Unexpected                // a frame is not allowed at this point
-	TooMany                   // the container has reached its number of connections
-	TooFast                   // the connection exceeds its rate of frames
-	Silent                    // no HELLO arrived in time
-	Closing                   // the container is being taken out of service
-	Outdated                  // the hook lacks a capability that its share needs
-	Unreceived                // the process reports that it could not receive its session
-	reasonCount               // the number of reasons
+	OtherContainer Reason = iota // the process does not belong to the container
+	Malformed                    // a frame cannot be decoded
+	Unexpected                   // a frame is not allowed at this point
+	TooMany                      // the container has reached its number of connections
+	TooFast                      // the connection exceeds its rate of frames
+	Silent                       // no HELLO arrived in time
+	Closing                      // the container is being taken out of service
+	Outdated                     // the hook lacks a capability that its share needs
+	Unreceived                   // the process reports that it could not receive its session
+	reasonCount                  // the number of reasons
 )
 
 // String returns the value of the reason as a metric label.
 func (r Reason) String() string {
-	return [...]string{"stranger", "malformed", "unexpected", "too_many", "too_fast", "silent", "closing", "outdated", "unreceived"}[r]
+	return [...]string{"other_container", "malformed", "unexpected", "too_many", "too_fast", "silent", "closing", "outdated", "unreceived"}[r]
 }
 
 // atomicCounters holds the server's counters as atomic variables.

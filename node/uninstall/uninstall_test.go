@@ -22,7 +22,7 @@ import (
 )
 
 // used is a node with what an agent leaves, beside what others have there.
-func used(t *testing.T, tickets string) (n Node, dir string) {
+func used(t *testing.T, deviceIDs string) (n Node, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for _, name := range []string{
@@ -35,7 +35,7 @@ func used(t *testing.T, tickets string) (n Node, dir string) {
 			t.Fatal(err)
 		}
 	}
-	has := v1.ResourceList{"cpu": resource.MustParse("4"), kube.ResourceSM: resource.MustParse("100"), kube.ResourceVGPU: resource.MustParse(tickets)}
+	has := v1.ResourceList{"cpu": resource.MustParse("4"), kube.ResourceSM: resource.MustParse("100"), kube.ResourceVGPU: resource.MustParse(deviceIDs)}
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{kube.AnnotationInventory: "{}", "other": "x"}},
 		Status:     v1.NodeStatus{Capacity: has, Allocatable: has.DeepCopy()},

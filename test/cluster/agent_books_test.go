@@ -44,7 +44,7 @@ func (a *agents) grantsOn(node *cluster.Node) (grants []grant.Grant, err error) 
 }
 
 // checkBooks compares the records of the API server, the agent and the kubelet about a node. Every running container with a share must have
-// exactly one grant, which equals its placement and has the tickets that the kubelet has recorded; no other container may have a grant.
+// exactly one grant, which equals its placement and has the device IDs that the kubelet has recorded; no other container may have a grant.
 // Grants through resource claims must match the claims' allocations.
 func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 	grants, err := a.grantsOn(node)
@@ -59,7 +59,7 @@ func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 	if err != nil {
 		return err
 	}
-	tickets, err := ticketsOn(ctx, node)
+	deviceIDs, err := deviceIDsOn(ctx, node)
 	if err != nil {
 		return err
 	}
@@ -79,18 +79,18 @@ func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 			if i < 0 {
 				return fmt.Errorf("%s/%s is not granted", pod.Name, c.Name)
 			}
-			if g := grants[i]; !reflect.DeepEqual(g.VGPUs, c.VGPUs) || !slices.Equal(g.Tickets, tickets[pod.Name+"/"+c.Name]) {
-				return fmt.Errorf("%s/%s: granted %+v for tickets %v; placed %+v, the kubelet says %v",
-					pod.Name, c.Name, g.VGPUs, g.Tickets, c.VGPUs, tickets[pod.Name+"/"+c.Name])
+			if g := grants[i]; !reflect.DeepEqual(g.VGPUs, c.VGPUs) || !slices.Equal(g.DeviceIDs, deviceIDs[pod.Name+"/"+c.Name]) {
+				return fmt.Errorf("%s/%s: granted %+v for device IDs %v; placed %+v, the kubelet says %v",
+					pod.Name, c.Name, g.VGPUs, g.DeviceIDs, c.VGPUs, deviceIDs[pod.Name+"/"+c.Name])
 			}
 			for _, v := range c.VGPUs {
 				memory[v.Slice] += grants[i].Level().Charge(v.Share, grants[i].Residency.Memory).Memory
 			}
-			for _, ticket := range grants[i].Tickets {
-				if other := holders[ticket]; other != "" {
-					return fmt.Errorf("ticket %s is %s's and %s's", ticket, other, pod.Name)
+			for _, deviceID := range grants[i].DeviceIDs {
+				if other := holders[deviceID]; other != "" {
+					return fmt.Errorf("device ID %s is %s's and %s's", deviceID, other, pod.Name)
 				}
-				holders[ticket] = pod.Name
+				holders[deviceID] = pod.Name
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 	return nil
 }
 
-func ticketsOn(ctx context.Context, node *cluster.Node) (map[string][]string, error) {
+func deviceIDsOn(ctx context.Context, node *cluster.Node) (map[string][]string, error) {
 	conn, err := grpc.NewClient("unix://"+node.Machine.HostPath(cluster.PodResources), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
@@ -115,18 +115,18 @@ func ticketsOn(ctx context.Context, node *cluster.Node) (map[string][]string, er
 	if err != nil {
 		return nil, err
 	}
-	tickets := map[string][]string{}
+	deviceIDs := map[string][]string{}
 	for _, pod := range answer.PodResources {
 		for _, c := range pod.Containers {
 			for _, d := range c.Devices {
 				if d.ResourceName == string(kube.ResourceVGPU) {
-					tickets[pod.Name+"/"+c.Name] = append(tickets[pod.Name+"/"+c.Name], d.DeviceIds...)
+					deviceIDs[pod.Name+"/"+c.Name] = append(deviceIDs[pod.Name+"/"+c.Name], d.DeviceIds...)
 				}
 			}
-			slices.Sort(tickets[pod.Name+"/"+c.Name])
+			slices.Sort(deviceIDs[pod.Name+"/"+c.Name])
 		}
 	}
-	return tickets, nil
+	return deviceIDs, nil
 }
 
 // waitBooks blocks until checkBooks succeeds for a node, and returns how long that took.

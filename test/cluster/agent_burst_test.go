@@ -52,7 +52,7 @@ func least(of []cost) cost {
 }
 
 // TestAgentHundred starts a hundred containers with shares at once, and checks that none fails because of the kubelet's rate limit: the
-// agent asks the kubelet which container owns which tickets, and the kubelet answers at most a hundred calls per second.
+// agent asks the kubelet which container owns which device IDs, and the kubelet answers at most a hundred calls per second.
 func TestAgentHundred(t *testing.T) {
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
 	node := a.Nodes[0]

@@ -285,7 +285,7 @@ func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 			t.Errorf("%s: back after %v", name, took)
 		}
 	}
-	// A pod whose image is missing only gets tickets, and gives them back.
+	// A pod whose image is missing only gets device IDs, and gives them back.
 	missing := on(ask(cluster.Pod("no-image", "sleep", "inf"), 20, 20, 1024), node)
 	missing.Spec.Containers[0].Image = "docker.io/local/missing:1"
 	a.create(ctx, t, missing)

@@ -36,10 +36,10 @@ func TestAgentWatchdog(t *testing.T) {
 	}
 	granted, foreign := a.gpus.program(ctx, t, slice, resident), a.gpus.program(ctx, t, slice, stranger)
 
-	agent.police(ctx, t, config.ReportStrangers)
+	agent.police(ctx, t, config.ReportUnmanaged)
 	agent.serves(ctx, t, resident)
 	agent.setDevices(t, eightGPUs+using(slice, granted, foreign))
-	if text := a.waitEvent(ctx, t, "stranger", "GPUStranger"); !strings.Contains(text, "uses slice "+slice) {
+	if text := a.waitEvent(ctx, t, "stranger", "GPUUnmanagedProcess"); !strings.Contains(text, "uses slice "+slice) {
 		t.Errorf("event: %s", text)
 	}
 	a.waitEnforcement(ctx, t, "resident", "slice "+slice+" is also used by pod default/stranger", true)
@@ -48,7 +48,7 @@ func TestAgentWatchdog(t *testing.T) {
 	agent.setDevices(t, eightGPUs+using(slice, granted))
 	a.waitOffer(ctx, t, node, slice, true)
 
-	agent.police(ctx, t, config.EndStrangers)
+	agent.police(ctx, t, config.EndUnmanaged)
 	agent.serves(ctx, t, resident)
 	agent.setDevices(t, eightGPUs+using(slice, granted, foreign))
 	a.waitKilled(ctx, t, "stranger")
@@ -63,7 +63,7 @@ func TestAgentWatchdog(t *testing.T) {
 
 	agent.setDevices(t, eightGPUs+using(other, granted))
 	a.waitKilled(ctx, t, "resident")
-	a.waitEvent(ctx, t, "resident", "GPUTrespasser")
+	a.waitEvent(ctx, t, "resident", "GPUWrongDevice")
 }
 
 // computing returns a pod that computes until it is killed, and is not restarted.

@@ -106,16 +106,16 @@ func (i *installed) watchShares(t *testing.T, pods []*v1.Pod) (stop func() int) 
 
 // doubt describes placed pods that do not have their share exactly once, and resources that are granted twice.
 func doubt(grants []grant.Grant, placed map[types.UID]kube.Placement) string {
-	seen, tickets, memory := map[types.UID]int{}, map[string]grant.Grant{}, map[string]share.Bytes{}
+	seen, deviceIDs, memory := map[types.UID]int{}, map[string]grant.Grant{}, map[string]share.Bytes{}
 	for _, g := range grants {
 		if p, watched := placed[g.UID]; watched && reflect.DeepEqual(g.VGPUs, p.Containers[0].VGPUs) {
 			seen[g.UID]++
 		}
-		for _, ticket := range g.Tickets {
-			if other, held := tickets[ticket]; held {
-				return fmt.Sprintf("ticket %s is %s's and %s's", ticket, other, g)
+		for _, deviceID := range g.DeviceIDs {
+			if other, held := deviceIDs[deviceID]; held {
+				return fmt.Sprintf("device ID %s is %s's and %s's", deviceID, other, g)
 			}
-			tickets[ticket] = g
+			deviceIDs[deviceID] = g
 		}
 		for _, v := range g.VGPUs {
 			if memory[v.Slice] += v.Share.Memory; memory[v.Slice] > 81920*share.MiB {
@@ -136,8 +136,8 @@ func TestDoubt(t *testing.T) {
 	vgpu := func(slice string, memory share.Bytes) []kube.PlacedVGPU {
 		return []kube.PlacedVGPU{{Slice: slice, Share: share.Share{Memory: memory}}}
 	}
-	made := func(uid, ticket string, v []kube.PlacedVGPU) grant.Grant {
-		g := grant.Grant{VGPUs: v, Tickets: []string{ticket}}
+	made := func(uid, deviceID string, v []kube.PlacedVGPU) grant.Grant {
+		g := grant.Grant{VGPUs: v, DeviceIDs: []string{deviceID}}
 		g.UID = types.UID(uid)
 		return g
 	}
@@ -147,12 +147,12 @@ func TestDoubt(t *testing.T) {
 		grants []grant.Grant
 		want   string
 	}{
-		"as it was":   {[]grant.Grant{own, made("b", "g0-1", vgpu("GPU-0", share.MiB))}, ""},
-		"lost":        {[]grant.Grant{made("b", "g0-1", vgpu("GPU-0", share.MiB))}, "0 times"},
-		"doubled":     {[]grant.Grant{own, made("a", "g0-1", vgpu("GPU-0", share.MiB))}, "2 times"},
-		"elsewhere":   {[]grant.Grant{made("a", "g0-0", vgpu("GPU-1", share.MiB))}, "0 times"},
-		"one ticket":  {[]grant.Grant{own, made("b", "g0-0", vgpu("GPU-1", share.MiB))}, "ticket g0-0"},
-		"much memory": {[]grant.Grant{own, made("b", "g0-1", vgpu("GPU-0", 81920*share.MiB))}, "more memory"},
+		"as it was":     {[]grant.Grant{own, made("b", "g0-1", vgpu("GPU-0", share.MiB))}, ""},
+		"lost":          {[]grant.Grant{made("b", "g0-1", vgpu("GPU-0", share.MiB))}, "0 times"},
+		"doubled":       {[]grant.Grant{own, made("a", "g0-1", vgpu("GPU-0", share.MiB))}, "2 times"},
+		"elsewhere":     {[]grant.Grant{made("a", "g0-0", vgpu("GPU-1", share.MiB))}, "0 times"},
+		"one device ID": {[]grant.Grant{own, made("b", "g0-0", vgpu("GPU-1", share.MiB))}, "device ID g0-0"},
+		"much memory":   {[]grant.Grant{own, made("b", "g0-1", vgpu("GPU-0", 81920*share.MiB))}, "more memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := doubt(c.grants, placed); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

@@ -19,8 +19,8 @@ var alerts = map[string]struct{ before, fires, silent string }{
 	"GShareAgentNotRegistered": {"", "gshare_node_registered 0\n", "gshare_node_registered 1\n"},
 	"GShareNotPublished":       {"gshare_node_publish_failures_total 0\n", "gshare_node_publish_failures_total 20\n", "gshare_node_publish_failures_total 1\n"},
 	"GShareSliceUnhealthy":     {"", `gshare_node_slice_healthy{slice="GPU-0"} 0` + "\n", `gshare_node_slice_healthy{slice="GPU-0"} 1` + "\n"},
-	"GShareStrangers": {"", `gshare_node_strangers{slice="GPU-0",kind="outsider"} 2` + "\n",
-		`gshare_node_strangers{slice="GPU-0",kind="outsider"} 0` + "\n"},
+	"GShareUnmanagedProcesses": {"", `gshare_node_unmanaged_processes{slice="GPU-0",kind="outside-pods"} 2` + "\n",
+		`gshare_node_unmanaged_processes{slice="GPU-0",kind="outside-pods"} 0` + "\n"},
 	"GShareBlind": {"", "gshare_node_watch_timestamp_seconds 100\n", "gshare_node_watch_timestamp_seconds 598\n"},
 	"GShareShareStarved": {share(0, 0), share(60, 9), share(60, 0) + // uses little, but does not want more
 		`gshare_share_busy_seconds_total{container="b"} 300` + "\n" + `gshare_share_stalls_total{container="b"} 9` + "\n"},

@@ -242,7 +242,7 @@ func (n *migNode) run(t *testing.T, pod *v1.Pod) (uuid string, nodes []string) {
 	return n.create(t, pod, name, n.admit(t, pod, name))
 }
 
-// admit allocates a container's ticket, and returns its CDI device.
+// admit allocates a container's device ID, and returns its CDI device.
 func (n *migNode) admit(t *testing.T, pod *v1.Pod, container string) (device string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -16,7 +16,7 @@ const wholeSMTime = 100 * 100
 // shrink while pods are bound.
 //
 // mem and sm-time are true capacity; a GPU whose MIG instances are made on demand counts with the least that it can offer. The sm and the quota of
-// shares do not add up, so each ticket (device ID of gshare/vgpu) adds its maximum of 100 to each of them, and neither limits the number of pods. The
+// shares do not add up, so each device ID (device ID of gshare/vgpu) adds its maximum of 100 to each of them, and neither limits the number of pods. The
 // device plugin registers vgpu; the agent patches the others into the node's status.
 //
 // The result also includes what the given pods of the node request but have given up: the sm-time of pods below Hot, and the mem of parked ones.
@@ -24,20 +24,20 @@ const wholeSMTime = 100 * 100
 // For pods of class swap it includes everything that they request, because their requests do not add up; gshare-scheduler and the agent account for
 // what such pods take of a slice from others.
 func NodeResources(inv Inventory, pods ...*v1.Pod) v1.ResourceList {
-	var tickets, memory, slices int64
-	for _, n := range Tickets(inv) {
-		tickets += int64(n)
+	var deviceIDs, memory, slices int64
+	for _, n := range DeviceIDs(inv) {
+		deviceIDs += int64(n)
 	}
 	for _, least := range guaranteedCapacities(withDefaults(inv.Slices)) {
 		memory += least.memory
 		slices += least.slices
 	}
 	return v1.ResourceList{
-		ResourceVGPU:   quantity(tickets),
+		ResourceVGPU:   quantity(deviceIDs),
 		ResourceMemory: quantity(memory + givenUpMemory(pods)),
 		ResourceSMTime: quantity(slices*wholeSMTime + givenUpSMTime(pods)),
-		ResourceSM:     quantity(100 * tickets),
-		ResourceQuota:  quantity(100 * tickets),
+		ResourceSM:     quantity(100 * deviceIDs),
+		ResourceQuota:  quantity(100 * deviceIDs),
 	}
 }
 
@@ -88,9 +88,9 @@ func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resou
 // capacity is a number of slices and their total memory in MiB.
 type capacity struct{ slices, memory int64 }
 
-// Tickets returns the number of tickets (device IDs of gshare/vgpu) for each slice of the inventory. Not all positions for MIG instances that are
-// made on demand can be used at once. So only the first positions of each device get tickets: as many as the fewest instances that can fill it.
-func Tickets(inv Inventory) []int {
+// DeviceIDs returns the number of device IDs (of gshare/vgpu) for each slice of the inventory. Not all positions for MIG instances that are
+// made on demand can be used at once. So only the first positions of each device get device IDs: as many as the fewest instances that can fill it.
+func DeviceIDs(inv Inventory) []int {
 	slices := withDefaults(inv.Slices)
 	left := map[string]int64{}
 	for device, l := range positionsByDevice(slices) {

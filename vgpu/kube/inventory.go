@@ -66,7 +66,7 @@ type Slice struct {
 	Healthy   bool              `json:"healthy"`            // accepts new pods; false if omitted
 	Reason    Reason            `json:"reason,omitempty"`   // why it accepts no new pods; may be empty
 	Reserve   share.PerMille    `json:"reserve,omitzero"`   // part of the window lost to switching; 0 is DefaultReserve
-	MaxShares int               `json:"maxShares,omitzero"` // number of tickets; 0 is DefaultMaxShares
+	MaxShares int               `json:"maxShares,omitzero"` // number of device IDs; 0 is DefaultMaxShares
 	NUMA      *int              `json:"numa,omitempty"`     // NUMA node of a whole GPU, as the kernel numbers it; nil if not known
 	NVLink    int               `json:"nvlink,omitzero"`    // number of a set of whole GPUs, every two of them joined by NVLink; 0: none, or not known
 	Store     bool              `json:"store,omitzero"`     // whether pods of a namespace can share weights here, in the node's model store

@@ -233,7 +233,7 @@ func TestNodeResources(t *testing.T) {
 		t.Errorf("health changed the resources:\n%s", diff)
 	}
 	if got := NodeResources(Inventory{Slices: []Slice{{}}})[ResourceVGPU]; got.Value() != DefaultMaxShares {
-		t.Errorf("a slice has %v tickets by default", got.Value())
+		t.Errorf("a slice has %v device IDs by default", got.Value())
 	}
 }
 

@@ -21,8 +21,8 @@ func placesOn(device string, sizes ...int) (slices []Slice) {
 func TestLeast(t *testing.T) {
 	whole := Slice{ID: "g", Device: "g", Model: "A100", SMs: 108, MemoryMiB: 80000, Healthy: true}
 	for name, test := range map[string]struct {
-		slices                []Slice
-		tickets, memory, time int64
+		slices                  []Slice
+		deviceIDs, memory, time int64
 	}{
 		"whole":          {[]Slice{whole}, 16, 80000, 10000},
 		"one profile":    {placesOn("a", 1), 8 * 16, 8000, 80000},
@@ -38,8 +38,8 @@ func TestLeast(t *testing.T) {
 			}
 			has := NodeResources(inv)
 			vgpu, memory, time := has[ResourceVGPU], has[ResourceMemory], has[ResourceSMTime]
-			if vgpu.Value() != test.tickets || memory.Value() != test.memory || time.Value() != test.time {
-				t.Errorf("%d tickets, %d MiB, %d sm-time", vgpu.Value(), memory.Value(), time.Value())
+			if vgpu.Value() != test.deviceIDs || memory.Value() != test.memory || time.Value() != test.time {
+				t.Errorf("%d device IDs, %d MiB, %d sm-time", vgpu.Value(), memory.Value(), time.Value())
 			}
 		})
 	}

@@ -39,7 +39,7 @@ func TestAdmitSwap(t *testing.T) {
 		"whole beside it":             {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(swapping(1)), share: whole(1), want: OtherClass},
 		"another namespace":           {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(ofOther), terms: swap, share: whole(1), want: OtherTenant},
 		"another one where they mix":  {slice: func(s *Slice) { *s = swapGPU("g"); s.MixTenants = true }, load: loadOf(ofOther), terms: swap, share: whole(1), want: OtherTenant},
-		"more than the tickets":       {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(swapping(1), swapping(1), swapping(1), swapping(1)), terms: swap, share: whole(1), want: SliceFull},
+		"more than the device IDs":    {slice: func(s *Slice) { *s = swapGPU("g") }, load: loadOf(swapping(1), swapping(1), swapping(1), swapping(1)), terms: swap, share: whole(1), want: SliceFull},
 		"a node without it":           {terms: swap, share: whole(1), want: NotEnforceable},
 		"never unasked":               {slice: func(s *Slice) { *s = swapGPU("g"); s.Classes = []share.Isolation{share.Swap} }, share: whole(1), want: NotEnforceable},
 	})

@@ -32,17 +32,17 @@ func TestJudge(t *testing.T) {
 		"OpenCL alone on the slice":      {Process{Slice: "g2", Pod: "a", Container: "alone", Library: "libnvidia-opencl.so.1"}, classification{}},
 		"without a session, best effort": {Process{Slice: "g0", Pod: "b", Container: "main"}, classification{Unhooked, true}},
 		"alone on the slice":             {Process{Slice: "g2", Pod: "a", Container: "alone"}, classification{}},
-		"slice of another container":     {Process{Slice: "g1", Pod: "a", Container: "main", Session: true}, classification{Trespasser, false}},
-		"slice of no container":          {Process{Slice: "g3", Pod: "a", Container: "main", Ticketed: true}, classification{Trespasser, false}},
-		"sidecar":                        {Process{Slice: "g0", Pod: "a", Container: "proxy"}, classification{Stranger, false}},
-		"another pod":                    {Process{Slice: "g0", Pod: "c", Container: "main"}, classification{Stranger, false}},
-		"another pod with tickets":       {Process{Slice: "g0", Pod: "c", Container: "main", Ticketed: true}, classification{Stranger, true}},
+		"slice of another container":     {Process{Slice: "g1", Pod: "a", Container: "main", Session: true}, classification{WrongDevice, false}},
+		"slice of no container":          {Process{Slice: "g3", Pod: "a", Container: "main", HasDeviceIDs: true}, classification{WrongDevice, false}},
+		"sidecar":                        {Process{Slice: "g0", Pod: "a", Container: "proxy"}, classification{Unmanaged, false}},
+		"another pod":                    {Process{Slice: "g0", Pod: "c", Container: "main"}, classification{Unmanaged, false}},
+		"another pod with device IDs":    {Process{Slice: "g0", Pod: "c", Container: "main", HasDeviceIDs: true}, classification{Unmanaged, true}},
 		"allocated by another plugin":    {Process{Slice: "g0", Pod: "c", Container: "main", AllocatedElsewhere: true}, classification{}},
-		"host process":                   {Process{Slice: "g0"}, classification{Outsider, true}},
+		"host process":                   {Process{Slice: "g0"}, classification{OutsidePods, true}},
 		"container not known":            {Process{Slice: "g1", Pod: "a"}, classification{}},
 		"container not known, session":   {Process{Slice: "g0", Pod: "a", Session: true}, classification{}},
 		"container not known, unhooked":  {Process{Slice: "g0", Pod: "a"}, classification{Unhooked, false}},
-		"container not known, elsewhere": {Process{Slice: "g3", Pod: "a"}, classification{Trespasser, false}},
+		"container not known, elsewhere": {Process{Slice: "g3", Pod: "a"}, classification{WrongDevice, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := classify(test.process, grants); got != test.want {
@@ -69,10 +69,10 @@ func format(found []Finding) (lines []string) {
 
 // TestObserve observes one process repeatedly; times are in seconds.
 func TestObserve(t *testing.T) {
-	stranger, unhooked := Process{PID: 1, Slice: "g0", Pod: "c", Container: "x"}, Process{PID: 2, Slice: "g0", Pod: "a", Container: "main"}
+	unmanaged, unhooked := Process{PID: 1, Slice: "g0", Pod: "c", Container: "x"}, Process{PID: 2, Slice: "g0", Pod: "a", Container: "main"}
 	hooked, host := unhooked, Process{PID: 3, Slice: "g0"}
 	hooked.Session = true
-	other := stranger
+	other := unmanaged
 	other.StartTime = 9
 	type observation struct {
 		at   int
@@ -80,13 +80,13 @@ func TestObserve(t *testing.T) {
 		want []string
 	}
 	for name, observations := range map[string][]observation{
-		"stranger is found at the second observation": {{0, []Process{stranger}, nil}, {2, []Process{stranger}, []string{"stranger 1 report kill"}}, {4, []Process{stranger}, []string{"stranger 1"}}},
-		"stranger that is not killed":                 {{0, []Process{stranger}, nil}, {2, []Process{stranger}, []string{"stranger 1 report kill"}}, {12, []Process{stranger}, []string{"stranger 1 kill"}}, {602, []Process{stranger}, []string{"stranger 1 report kill"}}},
-		"stranger that is gone between":               {{0, []Process{stranger}, nil}, {2, nil, nil}, {4, []Process{stranger}, nil}},
-		"stranger whose PID is used again":            {{0, []Process{stranger}, nil}, {2, []Process{other}, nil}},
-		"unhooked process after its grace period":     {{0, []Process{unhooked}, nil}, {9, []Process{unhooked}, nil}, {10, []Process{unhooked}, []string{"unhooked 2 report kill"}}},
-		"grace period starts again":                   {{0, []Process{unhooked}, nil}, {9, []Process{hooked}, nil}, {11, []Process{unhooked}, nil}, {20, []Process{unhooked}, nil}, {21, []Process{unhooked}, []string{"unhooked 2 report kill"}}},
-		"host process is never killed":                {{0, []Process{host}, nil}, {100, []Process{host}, []string{"outsider 3 report"}}},
+		"unmanaged is found at the second observation": {{0, []Process{unmanaged}, nil}, {2, []Process{unmanaged}, []string{"unmanaged 1 report kill"}}, {4, []Process{unmanaged}, []string{"unmanaged 1"}}},
+		"unmanaged that is not killed":                 {{0, []Process{unmanaged}, nil}, {2, []Process{unmanaged}, []string{"unmanaged 1 report kill"}}, {12, []Process{unmanaged}, []string{"unmanaged 1 kill"}}, {602, []Process{unmanaged}, []string{"unmanaged 1 report kill"}}},
+		"unmanaged that is gone between":               {{0, []Process{unmanaged}, nil}, {2, nil, nil}, {4, []Process{unmanaged}, nil}},
+		"unmanaged whose PID is used again":            {{0, []Process{unmanaged}, nil}, {2, []Process{other}, nil}},
+		"unhooked process after its grace period":      {{0, []Process{unhooked}, nil}, {9, []Process{unhooked}, nil}, {10, []Process{unhooked}, []string{"unhooked 2 report kill"}}},
+		"grace period starts again":                    {{0, []Process{unhooked}, nil}, {9, []Process{hooked}, nil}, {11, []Process{unhooked}, nil}, {20, []Process{unhooked}, nil}, {21, []Process{unhooked}, []string{"unhooked 2 report kill"}}},
+		"host process is never killed":                 {{0, []Process{host}, nil}, {100, []Process{host}, []string{"outside-pods 3 report"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := New(config)
@@ -100,7 +100,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestRepeat: of a pod that keeps starting strangers one is reported in each period, and each is killed.
+// TestRepeat: of a pod that keeps starting unmanaged processes one is reported in each period, and each is killed.
 func TestRepeat(t *testing.T) {
 	w := New(config)
 	reported, killed := 0, 0
@@ -125,7 +125,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestUsed: a slice is used from the second observation of a stranger until some time after the last. A process with a share does not count.
+// TestUsed: a slice is used from the second observation of an unmanaged process until some time after the last. A process with a share does not count.
 func TestUsed(t *testing.T) {
 	w := New(config)
 	seen := []Process{
@@ -164,7 +164,7 @@ func TestNeverKilled(t *testing.T) {
 		for len(seen) < 5 && random.IntN(3) > 0 {
 			seen = append(seen, Process{
 				PID: random.IntN(8), Slice: pick("g0", "g1", "g2"), Pod: pick("", "a", "b", "c"), Container: pick("", "main", "alone", "proxy"),
-				Session: random.IntN(3) == 0, AllocatedElsewhere: random.IntN(8) == 0, Ticketed: random.IntN(4) == 0,
+				Session: random.IntN(3) == 0, AllocatedElsewhere: random.IntN(8) == 0, HasDeviceIDs: random.IntN(4) == 0,
 			})
 		}
 		now := start.Add(time.Duration(i) * 3 * time.Second)
@@ -173,7 +173,7 @@ func TestNeverKilled(t *testing.T) {
 			if f.Kind == "" || f.Kind != v.kind || f.AllocatedElsewhere || f.Since.After(now) || !slices.Contains(seen, f.Process) {
 				t.Fatalf("found %+v", f)
 			}
-			if f.Kill && (v.spared || f.Pod == "" || f.Kind == Stranger && f.Ticketed) {
+			if f.Kill && (v.spared || f.Pod == "" || f.Kind == Unmanaged && f.HasDeviceIDs) {
 				t.Fatalf("kills %+v", f)
 			}
 			if f.Kill {
@@ -186,7 +186,7 @@ func TestNeverKilled(t *testing.T) {
 			}
 		}
 	}
-	if killed[Stranger] == 0 || killed[Trespasser] == 0 || killed[Unhooked] == 0 {
+	if killed[Unmanaged] == 0 || killed[WrongDevice] == 0 || killed[Unhooked] == 0 {
 		t.Errorf("killed %v: some kind was never killed", killed)
 	}
 }

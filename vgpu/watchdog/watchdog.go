@@ -16,17 +16,17 @@ type Kind string
 
 // The kinds.
 const (
-	Stranger   Kind = "stranger"   // its container has no share
-	Trespasser Kind = "trespasser" // its container has a share, but of other slices
-	Unhooked   Kind = "unhooked"   // its container shares the slice, but the process has no session at the token server
-	Outsider   Kind = "outsider"   // it is in no pod; it is reported, never killed
-	Beside     Kind = "beside"     // it has a session, but also a library that uses the GPU without the hook; it is reported, never killed
-	Uncounted  Kind = "uncounted"  // its container has memory that the hook does not count, within the share; it is reported, never killed
-	Overdrawn  Kind = "overdrawn"  // its container has more memory than its share
+	Unmanaged   Kind = "unmanaged"    // its container has no share
+	WrongDevice Kind = "wrong-device" // its container has a share, but of other slices
+	Unhooked    Kind = "unhooked"     // its container shares the slice, but the process has no session at the token server
+	OutsidePods Kind = "outside-pods" // it is in no pod; it is reported, never killed
+	Beside      Kind = "beside"       // it has a session, but also a library that uses the GPU without the hook; it is reported, never killed
+	Uncounted   Kind = "uncounted"    // its container has memory that the hook does not count, within the share; it is reported, never killed
+	Overdrawn   Kind = "overdrawn"    // its container has more memory than its share
 )
 
 // Kinds lists all kinds of violations.
-var Kinds = []Kind{Stranger, Trespasser, Unhooked, Outsider, Beside, Uncounted, Overdrawn}
+var Kinds = []Kind{Unmanaged, WrongDevice, Unhooked, OutsidePods, Beside, Uncounted, Overdrawn}
 
 // Process is an observed process that uses a slice.
 type Process struct {
@@ -40,7 +40,7 @@ type Process struct {
 	Unhooked           string      // why it runs without the hook; empty if it does not, or the reason is not known
 	Session            bool        // it has a session at the token server
 	AllocatedElsewhere bool        // another device plugin has allocated the device to its container
-	Ticketed           bool        // the kubelet has allocated gshare's device tickets to its container, or may have
+	HasDeviceIDs       bool        // the kubelet has allocated gshare's device device IDs to its container, or may have
 }
 
 // Grant is the granted share of one container, as far as the watchdog needs it.
@@ -65,15 +65,15 @@ func classify(p Process, grants []Grant) classification {
 		return classification{}
 	}
 	if p.Pod == "" {
-		return classification{Outsider, true}
+		return classification{OutsidePods, true}
 	}
-	v := classification{Stranger, p.Ticketed}
+	v := classification{Unmanaged, p.HasDeviceIDs}
 	for _, g := range grants {
 		switch {
 		case g.Pod != p.Pod || p.Container != "" && g.Container != p.Container:
 		case !slices.Contains(g.Slices, p.Slice):
-			if v.kind == Stranger {
-				v = classification{Trespasser, false}
+			if v.kind == Unmanaged {
+				v = classification{WrongDevice, false}
 			}
 		case g.Hooked && !p.Session:
 			v = classification{Unhooked, g.BestEffort}
@@ -89,10 +89,10 @@ func classify(p Process, grants []Grant) classification {
 // Config configures a Watch.
 type Config struct {
 	Grace  time.Duration // how long a process may use a slice before it has a session
-	Linger time.Duration // how long a slice counts as used after its last stranger was observed
+	Linger time.Duration // how long a slice counts as used after its last unmanaged process was observed
 	Repeat time.Duration // least time between two reports of one kind on one pod
 	Retry  time.Duration // least time between two attempts to kill one process
-	Kill   bool          // kill strangers, trespassers and unhooked processes
+	Kill   bool          // kill processes that are unmanaged, on the wrong device or unhooked
 }
 
 // Finding is a process that violates the shares of a slice, and whether to report or kill it now.

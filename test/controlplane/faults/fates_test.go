@@ -87,20 +87,20 @@ func after(d time.Duration) func() <-chan struct{} {
 }
 
 // turnstile forwards as many bind requests as it has been told to. The others wait until they may pass or the sender dies.
-type turnstile struct{ tickets chan struct{} }
+type turnstile struct{ deviceIDs chan struct{} }
 
-func newTurnstile() *turnstile { return &turnstile{tickets: make(chan struct{}, 10_000)} }
+func newTurnstile() *turnstile { return &turnstile{deviceIDs: make(chan struct{}, 10_000)} }
 
 func (t *turnstile) let(n int) {
 	for range n {
-		t.tickets <- struct{}{}
+		t.deviceIDs <- struct{}{}
 	}
 }
 
 func (t *turnstile) decide(string, int) fate {
 	return func(p *proxy, b *bind) {
 		select {
-		case <-t.tickets:
+		case <-t.deviceIDs:
 			forward(p, b)
 		case <-b.r.Context().Done():
 		}

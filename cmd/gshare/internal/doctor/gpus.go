@@ -41,7 +41,7 @@ func (e *examination) checkGPUs(s *cluster.Snapshot, n *examinedNode) {
 	e.checkHealth(n)
 	e.checkSharing(n)
 	e.checkCapacities(n, kube.NodeResources(inventory, s.PodsOn(n.Name)...))
-	e.checkTickets(n)
+	e.checkDeviceIDs(n)
 }
 
 // claimDriver is the name of the driver for resource claims.
@@ -139,10 +139,10 @@ func capacityFix(name v1.ResourceName) string {
 	return "check the log of the agent and its permission to patch nodes/status"
 }
 
-// checkTickets checks that the node has gshare/vgpu devices left, without which no further container can start.
-func (e *examination) checkTickets(n *examinedNode) {
+// checkDeviceIDs checks that the node has gshare/vgpu devices left, without which no further container can start.
+func (e *examination) checkDeviceIDs(n *examinedNode) {
 	has, free := n.Object.Status.Allocatable[kube.ResourceVGPU], n.Free(kube.ResourceVGPU)
-	e.addCheck(gpus, n.Name, "tickets", free.Sign() > 0, Warning, free.String()+" of "+has.String()+" free",
+	e.addCheck(gpus, n.Name, "device IDs", free.Sign() > 0, Warning, free.String()+" of "+has.String()+" free",
 		"raise maxShares in the agent's configuration, or wait until a container ends")
 }
 
@@ -174,7 +174,7 @@ func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 		"see the annotation gshare.dev/enforcement-status of the pod")
 	if len(uncounted) > 0 {
 		e.addFinding(pods, n.Name, "memory", Warning, strings.Join(uncounted, "; "),
-			"its processes have memory that the hook does not count, see SECURITY.md; kubernetes.strangers: end ends them")
+			"its processes have memory that the hook does not count, see SECURITY.md; kubernetes.unmanagedProcesses: end ends them")
 	}
 }
 

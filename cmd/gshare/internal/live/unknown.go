@@ -33,7 +33,7 @@ func knownResource(name v1.ResourceName) bool {
 }
 
 // strangeResource returns a resource of a pod's containers that looks like one for GPUs but is not known, or an empty string.
-func strangeResource(pod *v1.Pod) string {
+func unknownGPUResource(pod *v1.Pod) string {
 	for c := range containersOf(pod) {
 		for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
 			text, requested := string(name), quantityOf(c.Resources.Limits, name) > 0
@@ -78,7 +78,7 @@ func (r *reader) doubt(pod *v1.Pod, why string) {
 
 // checkPod records the pod if it may hold GPUs in a way that is not known. holds is whether it holds some in a known way.
 func (r *reader) checkPod(pod *v1.Pod, holds bool) {
-	if resource := strangeResource(pod); resource != "" && pod.Spec.NodeName != "" {
+	if resource := unknownGPUResource(pod); resource != "" && pod.Spec.NodeName != "" {
 		r.doubt(pod, "unknown resource "+resource)
 		return
 	}

@@ -32,8 +32,8 @@ func TestBound(t *testing.T) {
 		"malformed":      {func(_ *testing.T, w *world) { w.pod.Annotations[kube.AnnotationPlacement] = "{" }, BadPlacement, "cannot be trusted"},
 		"of another pod": {func(_ *testing.T, w *world) { w.pod.UID = "other" }, BadPlacement, "not of this pod"},
 		"kubelet refused it": {func(_ *testing.T, w *world) {
-			w.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "no tickets"}
-		}, Ended, "kubelet: UnexpectedAdmissionError: no tickets"},
+			w.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "no device IDs"}
+		}, Ended, "kubelet: UnexpectedAdmissionError: no device IDs"},
 		"cannot start": {func(_ *testing.T, w *world) {
 			w.pod.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "PreStart", Message: "in use"}}}}
 		}, Placed, "container main: PreStart: in use"},

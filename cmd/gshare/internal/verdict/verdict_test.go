@@ -135,7 +135,7 @@ var failures = map[string]failure{
 	"capacity is not advertised": {
 		func(_ *testing.T, w *world) { w.dropped = kube.ResourceMemory },
 		NoNode, "1 insufficient gshare/mem", "the node advertises none", "", func(w *world) { w.dropped = "" }},
-	"tickets used up": {
+	"device IDs used up": {
 		func(t *testing.T, w *world) {
 			w.slices[0].MaxShares = 1
 			w.beside(t, "a", share.MPS, 100, 1000, 1024)

@@ -13,7 +13,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(head))
 	f.Add([]byte(head + "window: 50ms\nturn: 5ms\nrunAhead: 1ms\ntenancy: mixed\ndevices: [GPU-0]\n"))
 	f.Add([]byte(head + "reservePerMille: 0\ngammaPercent: 1000\nmaxShares: 60\n"))
-	f.Add([]byte(head + "devices: ['0']\nkubernetes: {strangers: end, watchPeriod: 1s, hookGrace: 5s}\n"))
+	f.Add([]byte(head + "devices: ['0']\nkubernetes: {unmanagedProcesses: end, watchPeriod: 1s, hookGrace: 5s}\n"))
 	f.Add([]byte("apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\nwindow: -9223372036854775808ns\n"))
 	f.Add([]byte(head + "devices: []\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {

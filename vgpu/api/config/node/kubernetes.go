@@ -87,12 +87,12 @@ type Kubernetes struct {
 	// HealthPeriod is the time between two health checks of a device. Default: 5s.
 	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
 
-	// Strangers says what the agent does about processes of pods that use a device without having a share of it, that avoid the hook, or that have
+	// UnmanagedProcesses says what the agent does about processes of pods that use a device without having a share of it, that avoid the hook, or that have
 	// more memory by the driver's count than their share. "report" writes an event, a metric and the enforcement status, "end" also terminates the
 	// processes, "ignore" does not look for them. A device that such processes use gets no new shares until they have ended. Default: report.
-	Strangers string `json:"strangers,omitempty"`
+	UnmanagedProcesses string `json:"unmanagedProcesses,omitempty"`
 
-	// WatchPeriod is the time between two searches for strangers and for devices that other device plugins have given out. Default: 2s.
+	// WatchPeriod is the time between two searches for such processes and for devices that other device plugins have given out. Default: 2s.
 	WatchPeriod metav1.Duration `json:"watchPeriod,omitzero"`
 
 	// HookGrace is how long a process may use a shared device before it must be connected to the token server. Default: 10s.
@@ -119,11 +119,11 @@ type Swap struct {
 	KeptMemoryMiB int64 `json:"keptMemoryMiB,omitempty"`
 }
 
-// The values of Strangers.
+// The values of UnmanagedProcesses.
 const (
-	IgnoreStrangers = "ignore"
-	ReportStrangers = "report"
-	EndStrangers    = "end"
+	IgnoreUnmanaged = "ignore"
+	ReportUnmanaged = "report"
+	EndUnmanaged    = "end"
 )
 
 func (k *Kubernetes) setDefaults() {
@@ -136,7 +136,7 @@ func (k *Kubernetes) setDefaults() {
 	setDefault(&k.Listen, "127.0.0.1:9477")
 	setDefault(&k.FrontListen, "127.0.0.1:9478")
 	setDefault(&k.HealthPeriod.Duration, 5*time.Second)
-	setDefault(&k.Strangers, ReportStrangers)
+	setDefault(&k.UnmanagedProcesses, ReportUnmanaged)
 	setDefault(&k.WatchPeriod.Duration, 2*time.Second)
 	setDefault(&k.HookGrace.Duration, 10*time.Second)
 }
@@ -177,8 +177,8 @@ func (k *Kubernetes) validate() error {
 }
 
 func (k *Kubernetes) validateWatch() error {
-	if !slices.Contains([]string{IgnoreStrangers, ReportStrangers, EndStrangers}, k.Strangers) {
-		return fmt.Errorf("kubernetes.strangers: %q is none of ignore, report and end", k.Strangers)
+	if !slices.Contains([]string{IgnoreUnmanaged, ReportUnmanaged, EndUnmanaged}, k.UnmanagedProcesses) {
+		return fmt.Errorf("kubernetes.unmanagedProcesses: %q is none of ignore, report and end", k.UnmanagedProcesses)
 	}
 	if p := k.WatchPeriod.Duration; p < 100*time.Millisecond || p > time.Minute {
 		return fmt.Errorf("kubernetes.watchPeriod: %v is not between 100ms and a minute", p)

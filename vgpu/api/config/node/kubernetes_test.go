@@ -16,7 +16,7 @@ func TestKubernetes(t *testing.T) {
 		DevicePlugins: "/var/lib/kubelet/device-plugins", PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		Plugins: "/var/lib/kubelet/plugins", PluginRegistry: "/var/lib/kubelet/plugins_registry",
 		Pods: "/var/lib/kubelet/pods-api/pods-api.sock", CDI: "/var/run/cdi", Listen: "127.0.0.1:9477", FrontListen: "127.0.0.1:9478",
-		Strangers: ReportStrangers, WatchPeriod: metav1.Duration{Duration: 2 * time.Second}, HookGrace: metav1.Duration{Duration: 10 * time.Second},
+		UnmanagedProcesses: ReportUnmanaged, WatchPeriod: metav1.Duration{Duration: 2 * time.Second}, HookGrace: metav1.Duration{Duration: 10 * time.Second},
 	}
 	if diff := cmp.Diff(want, c.Kubernetes); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
@@ -25,24 +25,24 @@ func TestKubernetes(t *testing.T) {
 
 func TestKubernetesRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"nodes: x":                "nodes",
-		"cdi: run/cdi":            "kubernetes.cdi",
-		"hook: lib.so":            "kubernetes.hook",
-		"listen: '9477'":          "kubernetes.listen",
-		"frontListen: '9478'":     "kubernetes.frontListen",
-		"healthPeriod: 1ms":       "kubernetes.healthPeriod",
-		"healthPeriod: 2h":        "kubernetes.healthPeriod",
-		"cordon: GPU-0":           "cordon",
-		"onDemandProfiles: [7]":   "onDemandProfiles",
-		"onDemandProfiles: [big]": "kubernetes.onDemandProfiles",
-		"strangers: kill":         "kubernetes.strangers",
-		"strangers: off":          "kubernetes.strangers", // which YAML reads as false
-		"watchPeriod: 1ms":        "kubernetes.watchPeriod",
-		"watchPeriod: 2m":         "kubernetes.watchPeriod",
-		"hookGrace: 100ms":        "kubernetes.hookGrace",
-		"resourceClaims: [all]":   "kubernetes.resourceClaims: needs tenancy: mixed",
-		"plugins: plugins":        "kubernetes.plugins",
-		"pluginRegistry: x":       "kubernetes.pluginRegistry",
+		"nodes: x":                 "nodes",
+		"cdi: run/cdi":             "kubernetes.cdi",
+		"hook: lib.so":             "kubernetes.hook",
+		"listen: '9477'":           "kubernetes.listen",
+		"frontListen: '9478'":      "kubernetes.frontListen",
+		"healthPeriod: 1ms":        "kubernetes.healthPeriod",
+		"healthPeriod: 2h":         "kubernetes.healthPeriod",
+		"cordon: GPU-0":            "cordon",
+		"onDemandProfiles: [7]":    "onDemandProfiles",
+		"onDemandProfiles: [big]":  "kubernetes.onDemandProfiles",
+		"unmanagedProcesses: kill": "kubernetes.unmanagedProcesses",
+		"unmanagedProcesses: off":  "kubernetes.unmanagedProcesses", // which YAML reads as false
+		"watchPeriod: 1ms":         "kubernetes.watchPeriod",
+		"watchPeriod: 2m":          "kubernetes.watchPeriod",
+		"hookGrace: 100ms":         "kubernetes.hookGrace",
+		"resourceClaims: [all]":    "kubernetes.resourceClaims: needs tenancy: mixed",
+		"plugins: plugins":         "kubernetes.plugins",
+		"pluginRegistry: x":        "kubernetes.pluginRegistry",
 	} {
 		t.Run(text, func(t *testing.T) {
 			if _, err := Decode([]byte(head + "kubernetes:\n  " + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {

@@ -70,7 +70,7 @@ var failures = map[string]failure{
 	"tenant": {before: []wish{{namespace: "web", sm: 60, quota: 100, mem: 1024}, {namespace: "web", sm: 60, quota: 100, mem: 1024}},
 		asks: wish{sm: 10, quota: 100, mem: 1024}, reason: "GPUs are shared by another namespace"},
 	"anti-affinity": {before: []wish{keyed, keyed}, asks: keyed, reason: "GPUs hold a share with the same anti-affinity", solved: true},
-	"tickets": {node: eachSlice(func(s *kube.Slice) { s.MaxShares = 1 }), before: []wish{large, large}, asks: wish{sm: 10, quota: 10, mem: 1024},
+	"device-ids": {node: eachSlice(func(s *kube.Slice) { s.MaxShares = 1 }), before: []wish{large, large}, asks: wish{sm: 10, quota: 10, mem: 1024},
 		reason: "insufficient gshare/vgpu"},
 	"taint": {node: func(m *machine) { m.node.Spec.Taints = []v1.Taint{{Key: "lab", Effect: v1.TaintEffectNoSchedule}} }, asks: large,
 		reason: "untolerated taint"},

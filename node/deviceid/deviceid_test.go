@@ -1,4 +1,4 @@
-package ticket
+package deviceid
 
 import (
 	"math/rand/v2"
