@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxHeader is how many bytes of an answer may come before its body, including those of informational (1xx) answers.
@@ -29,6 +31,7 @@ type connection struct {
 	idle      *idle
 	reader    *bufio.Reader
 	left      int       // bytes that may still be read
+	written   uint64    // bytes
 	used      bool      // an earlier request has used it
 	idleSince time.Time // only valid while it is idle
 	abort     func()    // closes it
@@ -78,7 +81,9 @@ func (c *connection) exchange(r *http.Request, text []byte) (*http.Response, err
 
 // send does what exchange does, up to the body of the answer.
 func (c *connection) send(r *http.Request, text []byte) (*http.Response, error) {
+	before := c.written
 	n, unsent := c.network.Write(text)
+	c.written += uint64(n)
 	if unsent != nil && n == 0 {
 		return nil, fmt.Errorf("%w: %w", ErrUnsent, unsent)
 	}
@@ -87,6 +92,8 @@ func (c *connection) send(r *http.Request, text []byte) (*http.Response, error) 
 		switch {
 		case unsent != nil:
 			err = unsent
+		case errors.Is(err, io.EOF) && c.used && !c.received(before):
+			err = fmt.Errorf("%w: the server had closed the connection", ErrUnsent)
 		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 			err = errUnanswered
 		}
@@ -112,6 +119,19 @@ func (c *connection) send(r *http.Request, text []byte) (*http.Response, error) 
 			}
 		}
 	}
+}
+
+// received reports whether the server has received more than the first bytes that were written before it closed the connection: the end that it has sent
+// acknowledges what it had until then. If it had received nothing of a request, it cannot have begun to serve it.
+func (c *connection) received(before uint64) bool {
+	received := true
+	if c.raw != nil {
+		_ = c.raw.Control(func(fd uintptr) { // if it fails, the server may have received it
+			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+			received = err != nil || info.Bytes_acked > before+1 // which counts the beginning of the connection as one
+		})
+	}
+	return received
 }
 
 // isOpen reports whether an idle connection can be used: the server has neither closed it nor sent anything unasked.

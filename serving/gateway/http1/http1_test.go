@@ -278,6 +278,59 @@ func TestClosedMeanwhile(t *testing.T) {
 	}
 }
 
+// closing is a connection whose second write comes when the server has closed its side, which no look at the connection before has shown.
+type closing struct {
+	*net.TCPConn
+	writes int
+	close  func()
+}
+
+func (c *closing) Write(b []byte) (int, error) {
+	if c.writes++; c.writes == 2 {
+		c.close()
+		time.Sleep(20 * time.Millisecond) // until the end of the connection has come
+	}
+	return c.TCPConn.Write(b)
+}
+
+// TestClosedBefore sends a POST on a connection that the server has closed meanwhile, so that it never gets it there: the request is sent on another one.
+// TestClosedMeanwhile has the request that the server gets.
+func TestClosedBefore(t *testing.T) {
+	end := make(chan bool, 1)
+	closed := make(chan bool)
+	var served atomic.Int64
+	url, connections := serveRaw(t, func(c net.Conn, reader *bufio.Reader) {
+		for readRequest(reader) {
+			n := served.Add(1)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			if n == 1 {
+				<-end
+				c.Close()
+				closed <- true
+				return
+			}
+		}
+	})
+	transport := newTransport(t)
+	transport.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &closing{TCPConn: c.(*net.TCPConn), close: func() { end <- true; <-closed }}, nil
+	}
+	for range 2 {
+		response, err := transport.RoundTrip(request(t, "POST", url, "hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+	}
+	if served.Load() != 2 || connections.Load() != 2 {
+		t.Errorf("%d requests served on %d connections, want 2 on 2", served.Load(), connections.Load())
+	}
+}
+
 // TestUnacknowledged checks that the kernel gives up a connection whose server acknowledges nothing.
 func TestUnacknowledged(t *testing.T) {
 	url, _ := serveRaw(t, func(_ net.Conn, reader *bufio.Reader) { readRequest(reader) })
