@@ -16,6 +16,7 @@ type refusal struct {
 	cause
 	text  string
 	again time.Time // when the client may try again; zero: soon
+	once  bool      // the request may have been served, and must not be twice
 }
 
 func newRefusal(c cause, text string) refusal { return refusal{cause: c, text: text} }
@@ -38,7 +39,7 @@ func (b *backOff) refusal() refusal {
 	if len(why) > maxWhy {
 		why = append(why[:maxWhy], '…')
 	}
-	return refusal{causeBackOff, "no replica serves the function: " + string(why), b.until}
+	return refusal{cause: causeBackOff, text: "no replica serves the function: " + string(why), again: b.until}
 }
 
 // reasonHeader is a header of every answer that is a refusal by a gateway, and of no other answer.
@@ -104,15 +105,37 @@ const notRepeated = ", and may have served it: it is not sent again without an I
 
 // replicaFailed returns the refusal of a request whose replica failed. repeatable is false if that is why it was not sent to another one.
 func replicaFailed(repeatable bool) refusal {
-	text := "the replica that had the request failed"
+	why := newRefusal(causeReplica, "the replica that had the request failed")
 	if !repeatable {
-		text += notRepeated
+		why = why.servedOnce()
 	}
-	return newRefusal(causeReplica, text)
+	return why
+}
+
+// servedOnce returns the refusal of a request that was not sent again because it may not be served twice.
+func (r refusal) servedOnce() refusal {
+	r.text, r.once = r.text+notRepeated, true
+	return r
+}
+
+// helps reports whether it helps if the client tries again later: the gateway was too busy, or could not serve the function.
+func (c cause) helps() bool {
+	return c.status == http.StatusTooManyRequests || c.status == http.StatusServiceUnavailable || c == causeLate
+}
+
+// openAIType returns OpenAI's word for the kind of error.
+func (c cause) openAIType() string {
+	switch {
+	case c.status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case c.status >= 500 && c != causeNotGRPC:
+		return "server_error"
+	}
+	return "invalid_request_error"
 }
 
 // write answers with the refusal in the form of the Open Inference Protocol, {"error": "..."}, or in OpenAI's form, the only one that its clients can
-// read: {"error": {"message": "...", ...}}.
+// read: {"error": {"message": "...", ...}}. OpenAI's clients repeat every request with status 408, 409, 429 or from 500 unless X-Should-Retry says no.
 func (r refusal) write(w http.ResponseWriter, openAI bool) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -120,12 +143,15 @@ func (r refusal) write(w http.ResponseWriter, openAI bool) {
 	if r.status == http.StatusMethodNotAllowed {
 		h.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}
-	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
+	if r.helps() {
 		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(time.Until(r.again).Seconds())))))
 	}
 	var content any = r.text
 	if openAI {
-		content = map[string]any{"message": r.text, "type": r.reason, "param": nil, "code": r.reason}
+		content = map[string]any{"message": r.text, "type": r.openAIType(), "param": nil, "code": r.reason}
+		if r.once || r.status == http.StatusGatewayTimeout && !r.helps() {
+			h.Set("X-Should-Retry", "false")
+		}
 	}
 	text, _ := json.Marshal(map[string]any{"error": content}) // never fails for strings
 	h.Set("Content-Length", strconv.Itoa(len(text)))

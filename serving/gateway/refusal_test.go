@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -103,4 +105,56 @@ func reasonsOf(t *testing.T) map[string][]cause {
 		}
 	}
 	return causes
+}
+
+// TestRefusalsByProtocol: what clients of each protocol get for each cause, in the words that they know.
+func TestRefusalsByProtocol(t *testing.T) {
+	const invalid, limit, server = "invalid_request_error", "rate_limit_error", "server_error"
+	expected := map[cause]struct {
+		kind        string // for OpenAI's clients
+		again, once bool   // Retry-After; X-Should-Retry: false
+	}{
+		causeUnknown: {kind: invalid}, causeCaller: {kind: invalid}, causeBadRequest: {kind: invalid}, causeMethod: {kind: invalid},
+		causeSlowBody: {kind: invalid}, causeLongHeader: {kind: invalid}, causeShortBody: {kind: invalid}, causeClientGone: {kind: invalid},
+		causeTooLarge: {kind: invalid}, causeNotGRPC: {kind: invalid},
+		causeQueueFull: {kind: limit, again: true}, causePredictedLate: {kind: limit, again: true},
+		causeLate: {kind: server, again: true}, causeHoldFull: {kind: server, again: true}, causeHoldExpired: {kind: server, again: true},
+		causeBackOff: {kind: server, again: true}, causeCallerUnknown: {kind: server, again: true}, causeStopping: {kind: server, again: true},
+		causeDeadline: {kind: server, once: true}, causeIdle: {kind: server, once: true},
+		causeReplica: {kind: server}, causeGateway: {kind: server},
+	}
+	all := 0
+	for _, causes := range reasonsOf(t) {
+		all += len(causes)
+		for _, c := range causes {
+			want, ok := expected[c]
+			if !ok {
+				t.Errorf("no row for %+v", c)
+			}
+			for name, why := range map[string]refusal{"": newRefusal(c, "text"), " served once": newRefusal(c, "text").servedOnce()} {
+				openAI, other, grpc := httptest.NewRecorder(), httptest.NewRecorder(), httptest.NewRecorder()
+				why.write(openAI, true)
+				why.write(other, false)
+				why.writeGRPC(grpc)
+				for _, w := range []*httptest.ResponseRecorder{openAI, other} {
+					if again := w.Header().Get("Retry-After"); w.Code != c.status || w.Header().Get(reasonHeader) != c.reason || (again == "1") != want.again {
+						t.Errorf("%+v%s: status %d, Retry-After %q", c, name, w.Code, again)
+					}
+				}
+				text := fmt.Sprintf(`{"error":{"code":%q,"message":%q,"param":null,"type":%q}}`, c.reason, why.text, want.kind)
+				if retry := openAI.Header().Get("X-Should-Retry"); openAI.Body.String() != text || (retry == "false") != (want.once || why.once) {
+					t.Errorf("%+v%s: X-Should-Retry %q, %s, want %s", c, name, retry, openAI.Body, text)
+				}
+				if text := fmt.Sprintf(`{"error":%q}`, why.text); other.Body.String() != text {
+					t.Errorf("%+v%s: %s, want %s", c, name, other.Body, text)
+				}
+				if status := grpc.Header().Get(grpcStatus); grpc.Code != 200 || status != strconv.Itoa(int(c.code)) || grpc.Body.Len() > 0 {
+					t.Errorf("%+v%s: gRPC status %s, HTTP %d", c, name, status, grpc.Code)
+				}
+			}
+		}
+	}
+	if all != len(expected) {
+		t.Errorf("%d causes, %d rows", all, len(expected))
+	}
 }

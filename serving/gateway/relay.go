@@ -192,7 +192,7 @@ func (r *relay) fail(ctx context.Context, err error) bool {
 		return false
 	}
 	if !harmless {
-		why.text += notRepeated
+		why = why.servedOnce()
 	}
 	r.refuse(why)
 	r.report() // nobody else can report it: the owner has failed
