@@ -57,7 +57,7 @@ func command() *cobra.Command {
 	cmd.Flags().BoolVar(&alone, "standalone", false, "run on a machine without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
 	gates.AddFlag(cmd.Flags())
-	cmd.AddCommand(uninstallCommand(), frontCommand(), storeCommand())
+	cmd.AddCommand(uninstallCommand(), proxyCommand(), storeCommand())
 	return cmd
 }
 

@@ -32,7 +32,7 @@ var exporters = []exporter{
 		"container.", []string{"node/tokenserver/metrics"}},
 	{"gshare-node: runs", "At `/metrics` of an agent of one machine (`gshare-node --standalone`).", []string{"node/standalone"}},
 	{"gshare-node: simulated devices", "Only with `simulatedKernels`.", []string{"node/gpu/simulation"}},
-	{"gshare-node: the front", "At `/metrics` of the front, the container that stays registered with the kubelet while the agent is replaced.", []string{"deviceplugin"}},
+	{"gshare-node: the proxy", "At `/metrics` of the proxy, the container that stays registered with the kubelet while the agent is replaced.", []string{"deviceplugin"}},
 	{"gshare-gateway", "At `/metrics` of the gateway.", []string{"serving/gateway"}},
 	{"gshare-controller and gshare serve", "At `/metrics` of the program.", []string{"serving/fleet"}},
 	{"gshare-controller", "At `/metrics` of the controller, beside those of the table above.", []string{"serving/controller"}},

@@ -112,7 +112,7 @@ type Agent struct {
 	guard       *guard
 	enforcement *enforcementReporter
 	publisher   *publisher
-	fronts      *deviceplugin.FrontServer
+	proxies     *deviceplugin.ProxyServer
 }
 
 // New returns an agent with these options. It reads nothing from disk, kubelet or driver before Run.
@@ -135,7 +135,7 @@ func New(o Options) (*Agent, error) {
 		claims:  &claimReporter{Options: &o, grants: a.granter.grants, enforcement: a.enforcement, written: map[types.UID]string{}},
 		lowered: &a.granter.lowered, requests: requests, closed: make(chan struct{}, 1),
 	}
-	a.fronts = a.frontServer()
+	a.proxies = a.proxyServer()
 	return a, nil
 }
 
@@ -169,15 +169,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err := a.devices.firstRefresh(ctx); err != nil {
 		return err
 	}
-	listener, err := a.fronts.Listen()
+	listener, err := a.proxies.Listen()
 	if err != nil {
-		return fmt.Errorf("serve the front: %w", err)
+		return fmt.Errorf("serve the proxy: %w", err)
 	}
 	a.serve(ctx, listener)
 	return nil
 }
 
-// serve runs the agent's periodic loops, serves the front, and serves the kubelet directly while there is no front. When the context ends,
+// serve runs the agent's periodic loops, serves the proxy, and serves the kubelet directly while there is no proxy. When the context ends,
 // it first publishes that the node takes no new pods, and returns once the loops have ended.
 func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	var loops sync.WaitGroup
@@ -203,7 +203,7 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 		}
 		a.guard.loop(serving) // not earlier: it would report containers whose grants are not known yet
 	})
-	loops.Go(func() { a.fronts.Serve(serving, listener) })
+	loops.Go(func() { a.proxies.Serve(serving, listener) })
 	if a.servesClaims() {
 		loops.Go(func() { a.claimPlugin().Run(serving) })
 	}
@@ -223,11 +223,11 @@ func (a *Agent) openGPUs(ctx context.Context) (all <-chan struct{}) {
 	})
 }
 
-// plugin returns the agent's own device plugin, which registers with the kubelet while no front does.
+// plugin returns the agent's own device plugin, which registers with the kubelet while no proxy does.
 func (a *Agent) plugin() *deviceplugin.Plugin {
 	return &deviceplugin.Plugin{
-		Directory: a.Config.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU), Node: besideFront{a}, Log: a.Log,
-		Registered: func(yes bool) { a.watched(&a.metrics.registered, yes) }, Await: a.fronts.WaitAbsent,
+		Directory: a.Config.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU), Node: besideProxy{a}, Log: a.Log,
+		Registered: func(yes bool) { a.watched(&a.metrics.registered, yes) }, Await: a.proxies.WaitAbsent,
 	}
 }
 
@@ -242,7 +242,7 @@ func (a *Agent) servesClaims() bool {
 	return err == nil || len(a.Config.Kubernetes.ResourceClaims) > 0
 }
 
-// claimPlugin returns the driver for resource claims. It needs no front: while there is no agent, the kubelet lets pods that have claims
+// claimPlugin returns the driver for resource claims. It needs no proxy: while there is no agent, the kubelet lets pods that have claims
 // wait.
 func (a *Agent) claimPlugin() *draplugin.Plugin {
 	k := a.Config.Kubernetes
@@ -252,23 +252,23 @@ func (a *Agent) claimPlugin() *draplugin.Plugin {
 	}
 }
 
-// besideFront answers the calls that the kubelet makes to the agent itself. They may come while a front that has just died still counts as
+// besideProxy answers the calls that the kubelet makes to the agent itself. They may come while a proxy that has just died still counts as
 // connected.
-type besideFront struct{ *Agent }
+type besideProxy struct{ *Agent }
 
-// PreStart grants like Agent.PreStart. While a front is connected, it forgets the known owners of device IDs first: the front may have answered
+// PreStart grants like Agent.PreStart. While a proxy is connected, it forgets the known owners of device IDs first: the proxy may have answered
 // an Allocate that it has not reported yet.
-func (b besideFront) PreStart(ctx context.Context, deviceIDs []string) error {
-	if b.fronts.Connected() {
+func (b besideProxy) PreStart(ctx context.Context, deviceIDs []string) error {
+	if b.proxies.Connected() {
 		b.Records.ForgetAll()
 	}
 	return b.Agent.PreStart(ctx, deviceIDs)
 }
 
-func (a *Agent) frontServer() *deviceplugin.FrontServer {
-	return &deviceplugin.FrontServer{
-		Directory: filepath.Join(a.Config.Directory, config.FrontDirectory), Node: a, Log: a.Log,
-		Registered: func(yes bool) { a.watched(&a.metrics.fronts, yes) }, Lost: a.Records.ForgetAll,
+func (a *Agent) proxyServer() *deviceplugin.ProxyServer {
+	return &deviceplugin.ProxyServer{
+		Directory: filepath.Join(a.Config.Directory, config.ProxyDirectory), Node: a, Log: a.Log,
+		Registered: func(yes bool) { a.watched(&a.metrics.proxies, yes) }, Lost: a.Records.ForgetAll,
 	}
 }
 

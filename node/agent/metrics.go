@@ -27,7 +27,7 @@ type metrics struct {
 	killed       *prometheus.CounterVec
 
 	registered atomic.Int32 // 1 while the kubelet watches the agent's own plugin
-	fronts     atomic.Int32 // fronts that the kubelet watches
+	proxies    atomic.Int32 // proxies that the kubelet watches
 	open       atomic.Bool  // the API server has stored that the node takes pods
 	dmem       atomic.Bool  // the driver can limit memory
 	listedAt   atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
@@ -75,8 +75,8 @@ func (m *metrics) countDrain(when string, err error) {
 	m.drains.WithLabelValues(when, result).Inc()
 }
 
-// isWatched reports whether the kubelet watches the agent's plugin or a front.
-func (m *metrics) isWatched() bool { return m.registered.Load()+m.fronts.Load() > 0 }
+// isWatched reports whether the kubelet watches the agent's plugin or a proxy.
+func (m *metrics) isWatched() bool { return m.registered.Load()+m.proxies.Load() > 0 }
 
 // countStart counts one container start by its result (granted, the refusal's reason, or error), and observes how long it took.
 func (m *metrics) countStart(err error, took time.Duration) {
@@ -107,8 +107,8 @@ var (
 	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
 	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
 	dmemDesc       = prometheus.NewDesc("gshare_node_dmem", "1 where the driver itself can limit the device memory of containers.", nil, nil)
-	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the agent's plugin or a front.", nil, nil)
-	frontsDesc     = prometheus.NewDesc("gshare_node_fronts", "Fronts that the kubelet watches and that are connected to the agent.", nil, nil)
+	registeredDesc = prometheus.NewDesc("gshare_node_registered", "1 while the kubelet watches the agent's plugin or a proxy.", nil, nil)
+	proxiesDesc    = prometheus.NewDesc("gshare_node_proxies", "Proxies that the kubelet watches and that are connected to the agent.", nil, nil)
 	grantDesc      = prometheus.NewDesc("gshare_node_grant_info", "The pod and container of each container ID of the token server.", grantLabels, nil)
 	healthyDesc    = prometheus.NewDesc("gshare_node_slice_healthy", "1 while a slice can be used.", []string{"slice"}, nil)
 	openDesc       = prometheus.NewDesc("gshare_node_slice_open", "1 while a slice takes new pods.", []string{"slice"}, nil)
@@ -131,7 +131,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		out <- gauge(listedDesc, float64(m.listedAt.Load()))
 	}
 	out <- gauge(registeredDesc, number(m.isWatched()))
-	out <- gauge(frontsDesc, float64(m.fronts.Load()))
+	out <- gauge(proxiesDesc, float64(m.proxies.Load()))
 	out <- gauge(dmemDesc, number(m.dmem.Load()))
 	grants, slices, found := c.granter.grants.all(), c.devices.currentInventory().Slices(), c.guard.findings()
 	out <- gauge(grantsDesc, float64(len(grants)))

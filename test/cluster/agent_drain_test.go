@@ -119,7 +119,7 @@ func startDraining(t *testing.T) (a *agents, said string) {
 	}
 	agent.Kill()
 	agent.start(testContext(t), t)
-	agent.waitFront(testContext(t), t)
+	agent.waitProxy(testContext(t), t)
 	return a, said
 }
 

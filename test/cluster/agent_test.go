@@ -37,7 +37,7 @@ type agents struct {
 type agent struct {
 	*machine.Process
 	program machine.Program
-	front   *machine.Process
+	proxy   *machine.Process
 	node    *cluster.Node
 	devices string // path of the list of simulated devices
 	address string
@@ -160,23 +160,23 @@ func startAgent(ctx context.Context, t *testing.T, c *cluster.Cluster, node *clu
 		filepath.Join(c.Dir, "driver.yaml")))
 	a.program = machine.Program{Name: "gshare-node", Path: program, Args: []string{"--config", config, agentFeatures}, Ready: a.ready}
 	a.start(ctx, t)
-	if a.front, err = node.Machine.Start(ctx, machine.Program{Name: "gshare-front", Path: program, Args: []string{"front", "--config", config}}); err != nil {
+	if a.proxy, err = node.Machine.Start(ctx, machine.Program{Name: "gshare-proxy", Path: program, Args: []string{"proxy", "--config", config}}); err != nil {
 		t.Fatal(err)
 	}
-	a.waitFront(ctx, t)
+	a.waitProxy(ctx, t)
 	return a
 }
 
-// waitFront blocks until the kubelet watches the front, and the agent knows that it does.
-func (a *agent) waitFront(ctx context.Context, t *testing.T) {
+// waitProxy blocks until the kubelet watches the proxy, and the agent knows that it does.
+func (a *agent) waitProxy(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for ctx.Err() == nil {
-		if text, err := a.get(ctx, "/metrics"); err == nil && strings.Contains(text, "gshare_node_fronts 1\n") {
+		if text, err := a.get(ctx, "/metrics"); err == nil && strings.Contains(text, "gshare_node_proxies 1\n") {
 			return
 		}
 		time.Sleep(20 * time.Millisecond) // between polls
 	}
-	t.Fatal("the front has not registered")
+	t.Fatal("the proxy has not registered")
 }
 
 // start starts an agent after the previous one has ended.

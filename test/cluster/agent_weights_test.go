@@ -119,7 +119,7 @@ func (w *weighing) restartAgent(t *testing.T) {
 	t.Helper()
 	w.agent.Kill()
 	w.agent.start(w.ctx, t)
-	w.agent.waitFront(w.ctx, t)
+	w.agent.waitProxy(w.ctx, t)
 }
 
 // explain logs the state of the pods and the stores.

@@ -15,7 +15,7 @@ const root = "../.."
 var alerts = map[string]struct{ before, fires, silent string }{
 	"GShareSchedulerDown":      {"", "other 1\n", `up{job="gshare-scheduler"} 1` + "\n"},
 	"GShareAgentDown":          {"", `up{job="gshare-node"} 0` + "\n", `up{job="gshare-node"} 1` + "\n"},
-	"GShareFrontDown":          {"", `up{job="gshare-front"} 0` + "\n", `up{job="gshare-front"} 1` + "\n" + `up{job="gshare-node"} 0` + "\n"},
+	"GShareProxyDown":          {"", `up{job="gshare-proxy"} 0` + "\n", `up{job="gshare-proxy"} 1` + "\n" + `up{job="gshare-node"} 0` + "\n"},
 	"GShareAgentNotRegistered": {"", "gshare_node_registered 0\n", "gshare_node_registered 1\n"},
 	"GShareNotPublished":       {"gshare_node_publish_failures_total 0\n", "gshare_node_publish_failures_total 20\n", "gshare_node_publish_failures_total 1\n"},
 	"GShareSliceUnhealthy":     {"", `gshare_node_slice_healthy{slice="GPU-0"} 0` + "\n", `gshare_node_slice_healthy{slice="GPU-0"} 1` + "\n"},

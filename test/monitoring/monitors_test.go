@@ -43,7 +43,7 @@ func TestMonitors(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"gshare-node":      {"agent metrics 9477", "front front-metrics 9478"},
+		"gshare-node":      {"agent metrics 9477", "proxy proxy-metrics 9478"},
 		"gshare-scheduler": {"scheduler https 10259"},
 
 		"gshare-controller": {"controller metrics 9090"},

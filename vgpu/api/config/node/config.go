@@ -195,8 +195,8 @@ func (c Configuration) NewTokens() (*token.Slice, error) {
 // ControlSocket is the name of the socket, in the node agent's directory, on which it serves its control API.
 const ControlSocket = "control.sock"
 
-// FrontDirectory is the name of the directory, in the node agent's directory, that the agent shares with the front.
-const FrontDirectory = "front"
+// ProxyDirectory is the name of the directory, in the node agent's directory, that the agent shares with the proxy.
+const ProxyDirectory = "proxy"
 
 // DefaultDirectory returns the directory for the sockets of an agent that runs as the user: /run/gshare for root, else gshare in the user's
 // runtime directory. It returns an error if the latter is not known.

@@ -80,9 +80,9 @@ type Kubernetes struct {
 	// The kubelet probes the agent there: with another port, an address other than all or loopback, or "off", patch the probes of the DaemonSet.
 	Listen string `json:"listen,omitempty"`
 
-	// FrontListen is the address at which the front serves the same, or "off". Default: 127.0.0.1:9478. The same holds
+	// ProxyListen is the address at which the proxy serves the same, or "off". Default: 127.0.0.1:9478. The same holds
 	// for its probes.
-	FrontListen string `json:"frontListen,omitempty"`
+	ProxyListen string `json:"proxyListen,omitempty"`
 
 	// HealthPeriod is the time between two health checks of a device. Default: 5s.
 	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
@@ -134,7 +134,7 @@ func (k *Kubernetes) setDefaults() {
 	setDefault(&k.PluginRegistry, "/var/lib/kubelet/plugins_registry")
 	setDefault(&k.CDI, "/var/run/cdi")
 	setDefault(&k.Listen, "127.0.0.1:9477")
-	setDefault(&k.FrontListen, "127.0.0.1:9478")
+	setDefault(&k.ProxyListen, "127.0.0.1:9478")
 	setDefault(&k.HealthPeriod.Duration, 5*time.Second)
 	setDefault(&k.UnmanagedProcesses, ReportUnmanaged)
 	setDefault(&k.WatchPeriod.Duration, 2*time.Second)
@@ -150,7 +150,7 @@ func (k *Kubernetes) validate() error {
 			return fmt.Errorf("kubernetes.%s: %q is not an absolute path", field, value)
 		}
 	}
-	for field, value := range map[string]string{"listen": k.Listen, "frontListen": k.FrontListen} {
+	for field, value := range map[string]string{"listen": k.Listen, "proxyListen": k.ProxyListen} {
 		if _, _, err := net.SplitHostPort(value); err != nil && value != "off" {
 			return fmt.Errorf("kubernetes.%s: %q is neither an address nor off", field, value)
 		}

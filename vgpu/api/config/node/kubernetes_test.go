@@ -15,7 +15,7 @@ func TestKubernetes(t *testing.T) {
 		NodeName: "a", Hook: "/h.so", Cordon: []string{"GPU-0"}, HealthPeriod: metav1.Duration{Duration: time.Second},
 		DevicePlugins: "/var/lib/kubelet/device-plugins", PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
 		Plugins: "/var/lib/kubelet/plugins", PluginRegistry: "/var/lib/kubelet/plugins_registry",
-		Pods: "/var/lib/kubelet/pods-api/pods-api.sock", CDI: "/var/run/cdi", Listen: "127.0.0.1:9477", FrontListen: "127.0.0.1:9478",
+		Pods: "/var/lib/kubelet/pods-api/pods-api.sock", CDI: "/var/run/cdi", Listen: "127.0.0.1:9477", ProxyListen: "127.0.0.1:9478",
 		UnmanagedProcesses: ReportUnmanaged, WatchPeriod: metav1.Duration{Duration: 2 * time.Second}, HookGrace: metav1.Duration{Duration: 10 * time.Second},
 	}
 	if diff := cmp.Diff(want, c.Kubernetes); err != nil || diff != "" {
@@ -29,7 +29,7 @@ func TestKubernetesRefuses(t *testing.T) {
 		"cdi: run/cdi":             "kubernetes.cdi",
 		"hook: lib.so":             "kubernetes.hook",
 		"listen: '9477'":           "kubernetes.listen",
-		"frontListen: '9478'":      "kubernetes.frontListen",
+		"proxyListen: '9478'":      "kubernetes.proxyListen",
 		"healthPeriod: 1ms":        "kubernetes.healthPeriod",
 		"healthPeriod: 2h":         "kubernetes.healthPeriod",
 		"cordon: GPU-0":            "cordon",

@@ -15,11 +15,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// startFront runs a front on the agent's node, and returns once the agent knows that the kubelet watches the front.
-func (r *fixture) startFront() {
+// startProxy runs a proxy on the agent's node, and returns once the agent knows that the kubelet watches the proxy.
+func (r *fixture) startProxy() {
 	r.t.Helper()
-	f := deviceplugin.NewFront(deviceplugin.FrontOptions{
-		Directory: filepath.Join(r.dir, config.FrontDirectory), Plugins: r.kubelet.DevicePlugins(), Resource: string(kube.ResourceVGPU),
+	f := deviceplugin.NewProxy(deviceplugin.ProxyOptions{
+		Directory: filepath.Join(r.dir, config.ProxyDirectory), Plugins: r.kubelet.DevicePlugins(), Resource: string(kube.ResourceVGPU),
 		CDI: cdi.Directory(filepath.Join(r.dir, "cdi")), Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -31,30 +31,30 @@ func (r *fixture) startFront() {
 			r.t.Error(err)
 		}
 	})
-	r.wait("the front", func() bool { return r.metrics.fronts.Load() == 1 })
+	r.wait("the proxy", func() bool { return r.metrics.proxies.Load() == 1 })
 }
 
-// TestFront: a pod that arrives while the agent is away is admitted, and gets its share from the next agent.
-func TestFront(t *testing.T) {
+// TestProxy: a pod that arrives while the agent is away is admitted, and gets its share from the next agent.
+func TestProxy(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	r.startFront()
+	r.startProxy()
 	r.stop()
 	r.kubelet.AddPod(placed("a", "GPU-1", 50, 50))
 	cdi := r.admitted("a")
 	r.start()
 	r.mustCreate("a", cdi, "GPU-1")
 	if r.metrics.registered.Load() != 0 || r.ready() != nil {
-		t.Errorf("beside a front the agent is registered %d times; ready: %v", r.metrics.registered.Load(), r.ready())
+		t.Errorf("beside a proxy the agent is registered %d times; ready: %v", r.metrics.registered.Load(), r.ready())
 	}
 }
 
-// TestFrontReusesDeviceID: a pod to which the front gives a used device ID gets nothing of the previous owner's share, even though the kubelet
+// TestProxyReusesDeviceID: a pod to which the proxy gives a used device ID gets nothing of the previous owner's share, even though the kubelet
 // still lists the previous owner.
-func TestFrontReusesDeviceID(t *testing.T) {
+func TestProxyReusesDeviceID(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	r.startFront()
+	r.startProxy()
 	r.mustCreate("a", r.pod("a", "GPU-0", 50, 50), "GPU-0")
 	deviceIDs := r.kubelet.Held("a", "main")
 	r.kubelet.EndPod("a", v1.PodSucceeded)
@@ -65,12 +65,12 @@ func TestFrontReusesDeviceID(t *testing.T) {
 	r.mustCreate("b", cdi, "GPU-1")
 }
 
-// TestUntoldDeviceID: if the front could not tell the agent about a device ID before the kubelet switches to the agent's own plugin, the device ID is
+// TestUntoldDeviceID: if the proxy could not tell the agent about a device ID before the kubelet switches to the agent's own plugin, the device ID is
 // not attributed to its previous owner.
 func TestUntoldDeviceID(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	r.startFront()
+	r.startProxy()
 	r.pod("a", "GPU-0", 50, 50)
 	deviceIDs := r.kubelet.Held("a", "main")
 	if c, err := r.Records.Claim(r.ctx, deviceIDs); err != nil || c.Pod.UID != "a" {

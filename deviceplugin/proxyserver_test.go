@@ -21,20 +21,20 @@ import (
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 )
 
-// agent is an agent's part of the protocol: it serves fronts, and registers itself while there is none.
+// agent is an agent's part of the protocol: it serves proxies, and registers itself while there is none.
 type agent struct {
 	stop       func()
-	fronts     chan bool // what Registered is called with
+	proxies    chan bool // what Registered is called with
 	registered chan bool // the same of its own plugin
 }
 
 // startAgent runs an agent until the test ends or stop is called.
 func startAgent(t *testing.T, dir string, k *fakekubelet.Kubelet, n deviceplugin.Node) *agent {
 	t.Helper()
-	a := &agent{fronts: make(chan bool, 100), registered: make(chan bool, 100)}
+	a := &agent{proxies: make(chan bool, 100), registered: make(chan bool, 100)}
 	log := slog.New(slog.DiscardHandler)
-	server := &deviceplugin.FrontServer{
-		Directory: dir, Node: n, Log: log, Registered: func(yes bool) { a.fronts <- yes }, Lost: func() {},
+	server := &deviceplugin.ProxyServer{
+		Directory: dir, Node: n, Log: log, Registered: func(yes bool) { a.proxies <- yes }, Lost: func() {},
 	}
 	listener, err := server.Listen()
 	if err != nil {
@@ -56,10 +56,10 @@ func startAgent(t *testing.T, dir string, k *fakekubelet.Kubelet, n deviceplugin
 	return a
 }
 
-// startFront runs a front until the test ends or stop is called; stop returns when it has ended.
-func startFront(t *testing.T, dir string, k *fakekubelet.Kubelet) (stop func()) {
+// startProxy runs a proxy until the test ends or stop is called; stop returns when it has ended.
+func startProxy(t *testing.T, dir string, k *fakekubelet.Kubelet) (stop func()) {
 	t.Helper()
-	f := deviceplugin.NewFront(deviceplugin.FrontOptions{
+	f := deviceplugin.NewProxy(deviceplugin.ProxyOptions{
 		Directory: dir, Plugins: k.DevicePlugins(), Resource: name, CDI: cdi.Directory(t.TempDir()), Log: slog.New(slog.DiscardHandler),
 	})
 	running, cancel := context.WithCancel(context.Background())
@@ -102,15 +102,15 @@ func await(ctx context.Context, t *testing.T, what string, c <-chan bool, want b
 	}
 }
 
-// TestFrontBridgesAgents: pods are admitted while the agent is away, also by a kubelet that has restarted meanwhile, and their containers
-// are created when the next agent is there, which leaves the registration to the front.
-func TestFrontBridgesAgents(t *testing.T) {
+// TestProxyBridgesAgents: pods are admitted while the agent is away, also by a kubelet that has restarted meanwhile, and their containers
+// are created when the next agent is there, which leaves the registration to the proxy.
+func TestProxyBridgesAgents(t *testing.T) {
 	t.Parallel()
 	k, ctx := startKubelet(t)
-	dir, n := filepath.Join(t.TempDir(), "front"), newNode(2, 2)
+	dir, n := filepath.Join(t.TempDir(), "proxy"), newNode(2, 2)
 	first := startAgent(t, dir, k, n)
-	startFront(t, dir, k)
-	await(ctx, t, "the front's registration", first.fronts, true)
+	startProxy(t, dir, k)
+	await(ctx, t, "the proxy's registration", first.proxies, true)
 	first.stop()
 	for _, uid := range []string{"a", "b"} {
 		if err := k.WaitDevices(ctx, 4); err != nil {
@@ -133,10 +133,10 @@ func TestFrontBridgesAgents(t *testing.T) {
 	if err := <-created; err != nil || len(n.started) != 1 {
 		t.Errorf("creation: %v, started %v", err, n.started)
 	}
-	await(ctx, t, "the front's registration", next.fronts, true)
+	await(ctx, t, "the proxy's registration", next.proxies, true)
 	select {
 	case <-next.registered:
-		t.Error("the agent has registered beside a front")
+		t.Error("the agent has registered beside a proxy")
 	default:
 	}
 	n.set(2, 2, 1)
@@ -145,16 +145,16 @@ func TestFrontBridgesAgents(t *testing.T) {
 	}
 }
 
-// TestFrontLeaves: a front that ends leaves the registration to the agent, and the kubelet has a plugin throughout.
-func TestFrontLeaves(t *testing.T) {
+// TestProxyLeaves: a proxy that ends leaves the registration to the agent, and the kubelet has a plugin throughout.
+func TestProxyLeaves(t *testing.T) {
 	t.Parallel()
 	k, ctx := startKubelet(t)
-	dir, n := filepath.Join(t.TempDir(), "front"), newNode(3)
+	dir, n := filepath.Join(t.TempDir(), "proxy"), newNode(3)
 	a := startAgent(t, dir, k, n)
 	await(ctx, t, "the agent's registration", a.registered, true)
 	for range 2 {
-		stop := startFront(t, dir, k)
-		await(ctx, t, "the front's registration", a.fronts, true)
+		stop := startProxy(t, dir, k)
+		await(ctx, t, "the proxy's registration", a.proxies, true)
 		left := make(chan struct{})
 		go func() { stop(); close(left) }()
 		for ended := false; !ended; {
@@ -178,11 +178,11 @@ func TestFrontLeaves(t *testing.T) {
 	}
 }
 
-// TestProtocols: agent and front refuse another version in clear words; the agent then registers itself, and the front does not.
+// TestProtocols: agent and proxy refuse another version in clear words; the agent then registers itself, and the proxy does not.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	k, ctx := startKubelet(t)
-	dir, n := filepath.Join(t.TempDir(), "front"), newNode(1)
+	dir, n := filepath.Join(t.TempDir(), "proxy"), newNode(1)
 	a := startAgent(t, dir, k, n)
 	conn, err := grpc.NewClient("unix://"+filepath.Join(dir, "agent.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -190,7 +190,7 @@ func TestProtocols(t *testing.T) {
 	}
 	defer conn.Close()
 	client := api.NewDevicePluginClient(conn)
-	for version, ctx := range map[string]context.Context{"2": metadata.AppendToOutgoingContext(ctx, "gshare-front-protocol", "2"), "": ctx} {
+	for version, ctx := range map[string]context.Context{"2": metadata.AppendToOutgoingContext(ctx, "gshare-proxy-protocol", "2"), "": ctx} {
 		stream, err := client.ListAndWatch(ctx, &api.Empty{})
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestProtocols(t *testing.T) {
 		_, streamErr := stream.Recv()
 		_, callErr := client.PreStartContainer(ctx, &api.PreStartContainerRequest{DevicesIds: []string{"g0-0"}})
 		for _, err := range []error{streamErr, callErr} {
-			if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), `supports version 1 of the front's protocol, not "`+version+`"`) {
+			if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), `supports version 1 of the proxy's protocol, not "`+version+`"`) {
 				t.Errorf("version %q: %v", version, err)
 			}
 		}
@@ -209,20 +209,20 @@ func TestProtocols(t *testing.T) {
 	await(ctx, t, "the agent's registration", a.registered, true)
 }
 
-// TestFrontStepsAside: a front that the agent refuses ends its registration, once the agent can have registered.
-func TestFrontStepsAside(t *testing.T) {
+// TestProxyStepsAside: a proxy that the agent refuses ends its registration, once the agent can have registered.
+func TestProxyStepsAside(t *testing.T) {
 	t.Parallel()
 	k, ctx := startKubelet(t)
-	dir, n := filepath.Join(t.TempDir(), "front"), newNode(3)
+	dir, n := filepath.Join(t.TempDir(), "proxy"), newNode(3)
 	first := startAgent(t, dir, k, n)
-	startFront(t, dir, k)
-	await(ctx, t, "the front's registration", first.fronts, true)
+	startProxy(t, dir, k)
+	await(ctx, t, "the proxy's registration", first.proxies, true)
 	first.stop()
 	if err := k.WaitDevices(ctx, 3); err != nil {
 		t.Fatal(err)
 	}
 	// An agent of another protocol, which has fewer device IDs so that the test sees who is registered.
-	server := &deviceplugin.FrontServer{Directory: dir, Node: n, Log: slog.New(slog.DiscardHandler)}
+	server := &deviceplugin.ProxyServer{Directory: dir, Node: n, Log: slog.New(slog.DiscardHandler)}
 	listener, err := server.Listen()
 	if err != nil {
 		t.Fatal(err)
@@ -235,10 +235,10 @@ func TestFrontStepsAside(t *testing.T) {
 	t.Cleanup(other.Stop)
 	server.WaitAbsent(ctx)
 	if ctx.Err() != nil {
-		t.Fatal("the front does not leave the registration to the agent")
+		t.Fatal("the proxy does not leave the registration to the agent")
 	}
 	if _, err := k.Admit(ctx, "uid", "c", 1); err != nil {
-		t.Errorf("the front has left before the agent could register: %v", err)
+		t.Errorf("the proxy has left before the agent could register: %v", err)
 	}
 	start(t, k.DevicePlugins(), newNode(2))
 	if err := k.WaitDevices(ctx, 2); err != nil {

@@ -24,25 +24,25 @@ import (
 	"github.com/gshare-dev/gshare/node/deviceid"
 )
 
-// FrontOptions configures a Front.
-type FrontOptions struct {
-	Directory string // contains the FrontServer's socket
+// ProxyOptions configures a Proxy.
+type ProxyOptions struct {
+	Directory string // contains the ProxyServer's socket
 	Plugins   string // the kubelet's directory for device plugins
 	Resource  string
 	CDI       cdi.Directory
 	Log       *slog.Logger
 }
 
-// Front holds the connection between kubelet and device plugin in a process of its own, so that no pod fails because the agent is away. It
+// Proxy holds the connection between kubelet and device plugin in a process of its own, so that no pod fails because the agent is away. It
 // advertises the device IDs that the agent sent last, and answers Allocate itself. It forwards PreStartContainer to the agent, and waits for
 // the agent if it is away.
-type Front struct {
-	FrontOptions
+type Proxy struct {
+	ProxyOptions
 
 	agent   api.DevicePluginClient
 	telling sync.Mutex // serializes tell: the agent must not be told of an Allocate after a PreStart for the same device IDs
 
-	metrics *frontMetrics
+	metrics *proxyMetrics
 
 	mu        sync.Mutex // guards the following
 	deviceIDs []string
@@ -53,9 +53,9 @@ type Front struct {
 	restream  func()        // ends the stream to the agent; the metadata of the next one tells whether the kubelet watches
 }
 
-// NewFront returns a front that does nothing before Run.
-func NewFront(o FrontOptions) *Front {
-	return &Front{FrontOptions: o, metrics: newFrontMetrics(), changed: make(chan struct{})}
+// NewProxy returns a proxy that does nothing before Run.
+func NewProxy(o ProxyOptions) *Proxy {
+	return &Proxy{ProxyOptions: o, metrics: newProxyMetrics(), changed: make(chan struct{})}
 }
 
 const (
@@ -67,13 +67,13 @@ const (
 	refusedPause   = time.Second
 	// tellPatience is how long Allocate tries to tell the agent, in the background. After that it is left to PreStart.
 	tellPatience = 5 * time.Second
-	// overlap is how long a leaving front stays registered after the agent may register, for calls that are in progress.
+	// overlap is how long a leaving proxy stays registered after the agent may register, for calls that are in progress.
 	overlap = 2 * time.Second
 )
 
 // Run serves the kubelet until the context ends. It registers once the agent has sent its device IDs. When the context ends, the agent
 // registers in its place before Run returns.
-func (f *Front) Run(ctx context.Context) error {
+func (f *Proxy) Run(ctx context.Context) error {
 	if err := makePrivate(f.Directory); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (f *Front) Run(ctx context.Context) error {
 	if err := plugin.Sweep(); err != nil {
 		f.Log.Warn("failed to remove sockets of earlier device plugins", "error", err)
 	}
-	registration := registration{front: f, plugin: plugin}
+	registration := registration{proxy: f, plugin: plugin}
 	defer registration.leave()
 	logged := codes.Unknown // the status logged last; OK: connected
 	received := func(ctx context.Context) error {
@@ -126,7 +126,7 @@ func (f *Front) Run(ctx context.Context) error {
 }
 
 // followAgent receives the agent's device IDs until the connection ends, and calls received after each message.
-func (f *Front) followAgent(ctx context.Context, received func(context.Context) error) error {
+func (f *Proxy) followAgent(ctx context.Context, received func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := f.agent.ListAndWatch(f.streamContext(ctx, cancel), &api.Empty{})
@@ -145,8 +145,8 @@ func (f *Front) followAgent(ctx context.Context, received func(context.Context) 
 	}
 }
 
-// streamContext returns a context whose metadata tells whether the kubelet watches the front. end is called when that changes.
-func (f *Front) streamContext(ctx context.Context, end func()) context.Context {
+// streamContext returns a context whose metadata tells whether the kubelet watches the proxy. end is called when that changes.
+func (f *Proxy) streamContext(ctx context.Context, end func()) context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.restream = end
@@ -160,13 +160,13 @@ func withProtocol(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, protocolKey, protocol)
 }
 
-func (f *Front) setRefused(yes bool) {
+func (f *Proxy) setRefused(yes bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refused = yes
 }
 
-func (f *Front) plugin() *Plugin {
+func (f *Proxy) plugin() *Plugin {
 	return &Plugin{Directory: f.Plugins, Resource: f.Resource, Node: f, Log: f.Log, Registered: func(yes bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *Front) plugin() *Plugin {
 }
 
 // setDeviceIDs replaces the advertised device IDs.
-func (f *Front) setDeviceIDs(devices []*api.Device) {
+func (f *Proxy) setDeviceIDs(devices []*api.Device) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.deviceIDs
@@ -193,21 +193,21 @@ func (f *Front) setDeviceIDs(devices []*api.Device) {
 }
 
 // DeviceIDs returns the device IDs that the agent sent last, even if it is away now, and a channel that is closed when they change.
-func (f *Front) DeviceIDs() (deviceIDs []string, changed <-chan struct{}) {
+func (f *Proxy) DeviceIDs() (deviceIDs []string, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.deviceIDs, f.changed
 }
 
 // Prefer returns any n of the available device IDs. It does not ask the agent: which device IDs a container gets matters only to readers of the
-// kubelet's records. And calls must be short, as the kubelet fails a pod if the front is killed during one.
-func (f *Front) Prefer(_ context.Context, available, must []string, n int) []string {
+// kubelet's records. And calls must be short, as the kubelet fails a pod if the proxy is killed during one.
+func (f *Proxy) Prefer(_ context.Context, available, must []string, n int) []string {
 	return deviceid.Prefer(available, must, nil, n)
 }
 
 // Allocate returns the CDI device name of the device IDs without waiting for the agent. It removes the CDI file that an earlier owner of the
 // device IDs left, so that no container can be created with the earlier owner's devices.
-func (f *Front) Allocate(deviceIDs []string) string {
+func (f *Proxy) Allocate(deviceIDs []string) string {
 	key := deviceid.Key(deviceIDs)
 	if err := f.CDI.Remove(key); err != nil {
 		f.Log.Error("failed to remove an old CDI file", "deviceIDs", deviceIDs, "error", err)
@@ -221,7 +221,7 @@ func (f *Front) Allocate(deviceIDs []string) string {
 	return cdi.Name(key)
 }
 
-func (f *Front) addUntold(sets ...[]string) {
+func (f *Proxy) addUntold(sets ...[]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, deviceIDs := range sets {
@@ -232,7 +232,7 @@ func (f *Front) addUntold(sets ...[]string) {
 }
 
 // takeUntold returns all sets of device IDs of which the agent has not been told, and forgets them.
-func (f *Front) takeUntold() [][]string {
+func (f *Proxy) takeUntold() [][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	taken := f.untold
@@ -241,7 +241,7 @@ func (f *Front) takeUntold() [][]string {
 }
 
 // tell tells the agent which device IDs the kubelet has allocated again, so that the agent forgets their previous owners.
-func (f *Front) tell(ctx context.Context) error {
+func (f *Proxy) tell(ctx context.Context) error {
 	f.telling.Lock()
 	defer f.telling.Unlock()
 	untold := f.takeUntold()
@@ -260,7 +260,7 @@ func (f *Front) tell(ctx context.Context) error {
 }
 
 // PreStart forwards the call to the agent. If the agent is away, it waits for almost as long as the kubelet does.
-func (f *Front) PreStart(ctx context.Context, deviceIDs []string) error {
+func (f *Proxy) PreStart(ctx context.Context, deviceIDs []string) error {
 	ctx, cancel := context.WithTimeout(withProtocol(ctx), patience)
 	defer cancel()
 	err := f.forwardPreStart(ctx, deviceIDs)
@@ -283,14 +283,14 @@ func (f *Front) PreStart(ctx context.Context, deviceIDs []string) error {
 }
 
 // explain returns the error of a PreStart. If the context has ended, it says that the agent did not answer.
-func (f *Front) explain(ctx context.Context, err error) error {
+func (f *Proxy) explain(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
 	return status.Errorf(codes.Unavailable, "the gshare agent of this node has not answered within %v: %s", patience, status.Convert(err).Message())
 }
 
-func (f *Front) forwardPreStart(ctx context.Context, deviceIDs []string) error {
+func (f *Proxy) forwardPreStart(ctx context.Context, deviceIDs []string) error {
 	if err := f.tell(ctx); err != nil {
 		return err
 	}
@@ -298,21 +298,21 @@ func (f *Front) forwardPreStart(ctx context.Context, deviceIDs []string) error {
 	return err
 }
 
-// registration is a front's registration with the kubelet, which begins and ends in agreement with the agent.
+// registration is a proxy's registration with the kubelet, which begins and ends in agreement with the agent.
 type registration struct {
-	front  *Front
+	proxy  *Proxy
 	plugin *Plugin
 	lock   *os.File // held while registered; nil: not registered
 	stop   context.CancelFunc
 	ended  chan struct{}
 }
 
-// begin registers with the kubelet, unless the front is registered already. From then on agents do not register.
+// begin registers with the kubelet, unless the proxy is registered already. From then on agents do not register.
 func (r *registration) begin(ctx context.Context) error {
 	if r.lock != nil {
 		return nil
 	}
-	lock, err := flock(filepath.Join(r.front.Directory, servingLock), unix.LOCK_SH)
+	lock, err := flock(filepath.Join(r.proxy.Directory, servingLock), unix.LOCK_SH)
 	if err != nil {
 		return err
 	}

@@ -15,29 +15,29 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-func frontCommand() *cobra.Command {
+func proxyCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "front [--config FILE]",
+		Use:   "proxy [--config FILE]",
 		Short: "Hold the kubelet's connection while the agent is away",
-		Long: "gshare-node front runs next to the agent, with the same configuration, and registers the device plugin with the kubelet. While the\n" +
-			"agent is away, pods are still admitted, and their containers wait for the agent. Without a front, the agent registers itself.",
+		Long: "gshare-node proxy runs next to the agent, with the same configuration, and registers the device plugin with the kubelet. While the\n" +
+			"agent is away, pods are still admitted, and their containers wait for the agent. Without a proxy, the agent registers itself.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)
 			if err != nil {
 				return cli.Usage(err)
 			}
-			front := deviceplugin.NewFront(deviceplugin.FrontOptions{
-				Directory: filepath.Join(c.Directory, config.FrontDirectory), Plugins: c.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU),
+			proxy := deviceplugin.NewProxy(deviceplugin.ProxyOptions{
+				Directory: filepath.Join(c.Directory, config.ProxyDirectory), Plugins: c.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU),
 				CDI: cdi.Directory(c.Kubernetes.CDI), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 			})
-			stop, err := listenHTTP(c.Kubernetes.FrontListen, front.Handler())
+			stop, err := listenHTTP(c.Kubernetes.ProxyListen, proxy.Handler())
 			if err != nil {
-				return fmt.Errorf("kubernetes.frontListen: %w", err)
+				return fmt.Errorf("kubernetes.proxyListen: %w", err)
 			}
 			defer stop()
-			return front.Run(cmd.Context())
+			return proxy.Run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration file of the agent")

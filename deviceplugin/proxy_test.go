@@ -24,7 +24,7 @@ import (
 	"github.com/gshare-dev/gshare/node/deviceid"
 )
 
-// fakeAgent is the agent as a front sees it. A call for which it is away fails at once, as on a socket that nobody listens on.
+// fakeAgent is the agent as a proxy sees it. A call for which it is away fails at once, as on a socket that nobody listens on.
 type fakeAgent struct {
 	api.DevicePluginClient
 	mu     sync.Mutex // guards the following
@@ -82,8 +82,8 @@ func (a *fakeAgent) PreStartContainer(ctx context.Context, r *api.PreStartContai
 	return &api.PreStartContainerResponse{}, refuse
 }
 
-func newTestFront(t *testing.T, a *fakeAgent) *Front {
-	f := NewFront(FrontOptions{CDI: cdi.Directory(t.TempDir()), Log: slog.New(slog.DiscardHandler)})
+func newTestProxy(t *testing.T, a *fakeAgent) *Proxy {
+	f := NewProxy(ProxyOptions{CDI: cdi.Directory(t.TempDir()), Log: slog.New(slog.DiscardHandler)})
 	f.agent = a
 	return f
 }
@@ -95,8 +95,8 @@ func within(t *testing.T, began time.Time, least, most time.Duration) {
 	}
 }
 
-// scrape returns the front's metrics.
-func scrape(t *testing.T, f *Front) string {
+// scrape returns the proxy's metrics.
+func scrape(t *testing.T, f *Proxy) string {
 	w := httptest.NewRecorder()
 	f.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
@@ -109,10 +109,10 @@ func scrape(t *testing.T, f *Front) string {
 func TestPreStartWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &fakeAgent{away: true}
-		f := newTestFront(t, a)
+		f := newTestProxy(t, a)
 		began := time.Now()
 		time.AfterFunc(20*time.Second, func() {
-			if text := scrape(t, f); !strings.Contains(text, "gshare_front_waiting 1\n") {
+			if text := scrape(t, f); !strings.Contains(text, "gshare_proxy_waiting 1\n") {
 				t.Error(text)
 			}
 			a.set(func() { a.away = false })
@@ -121,8 +121,8 @@ func TestPreStartWaits(t *testing.T) {
 			t.Error(err)
 		}
 		within(t, began, 20*time.Second, 20*time.Second+reconnectEvery)
-		if text := scrape(t, f); !strings.Contains(text, `gshare_front_wait_seconds_bucket{le="28"} 1`) || !strings.Contains(text, `{le="10"} 0`) ||
-			!strings.Contains(text, "gshare_front_waiting 0\n") {
+		if text := scrape(t, f); !strings.Contains(text, `gshare_proxy_wait_seconds_bucket{le="28"} 1`) || !strings.Contains(text, `{le="10"} 0`) ||
+			!strings.Contains(text, "gshare_proxy_waiting 0\n") {
 			t.Error(text)
 		}
 	})
@@ -136,7 +136,7 @@ func TestPreStartGivesUp(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), api.KubeletPreStartContainerRPCTimeoutInSecs*time.Second)
 				defer cancel()
 				began := time.Now()
-				err := newTestFront(t, a).PreStart(ctx, []string{"g0-0"})
+				err := newTestProxy(t, a).PreStart(ctx, []string{"g0-0"})
 				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "agent of this node has not answered within 28s") || ctx.Err() != nil {
 					t.Errorf("%v, context %v", err, ctx.Err())
 				}
@@ -150,7 +150,7 @@ func TestPreStartGivesUp(t *testing.T) {
 func TestPreStartRepeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &fakeAgent{dies: 3 * time.Second}
-		f := newTestFront(t, a)
+		f := newTestProxy(t, a)
 		began := time.Now()
 		if err := f.PreStart(t.Context(), []string{"g0-0"}); err != nil {
 			t.Error(err)
@@ -167,7 +167,7 @@ func TestPreStartRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &fakeAgent{refuse: status.Error(codes.Unknown, "GPUShareDoesNotFit")}
 		began := time.Now()
-		if err := newTestFront(t, a).PreStart(t.Context(), []string{"g0-0"}); !errors.Is(err, a.refuse) {
+		if err := newTestProxy(t, a).PreStart(t.Context(), []string{"g0-0"}); !errors.Is(err, a.refuse) {
 			t.Error(err)
 		}
 		within(t, began, 0, 0)
@@ -179,7 +179,7 @@ func TestAllocateNeverWaits(t *testing.T) {
 	for name, a := range map[string]*fakeAgent{"away": {away: true}, "hung": {hangs: true}, "there": {}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newTestFront(t, a)
+				f := newTestProxy(t, a)
 				key := deviceid.Key([]string{"g0-0", "g1-0"})
 				old := filepath.Join(string(f.CDI), "gshare.dev-grant-"+key+".json")
 				if err := os.WriteFile(old, nil, 0o600); err != nil {
@@ -199,11 +199,11 @@ func TestAllocateNeverWaits(t *testing.T) {
 	}
 }
 
-// TestAllocateIsToldFirst: no start reaches an agent before each Allocate that the front has answered, and each is told once.
+// TestAllocateIsToldFirst: no start reaches an agent before each Allocate that the proxy has answered, and each is told once.
 func TestAllocateIsToldFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &fakeAgent{away: true}
-		f := newTestFront(t, a)
+		f := newTestProxy(t, a)
 		f.Allocate([]string{"g0-0"})
 		synctest.Wait() // the agent could not be told
 		f.Allocate([]string{"g0-1", "g0-2"})
@@ -227,9 +227,9 @@ func TestAllocateIsToldFirst(t *testing.T) {
 	})
 }
 
-// TestPrefer: the front chooses without the agent.
+// TestPrefer: the proxy chooses without the agent.
 func TestPrefer(t *testing.T) {
-	f := newTestFront(t, nil)
+	f := newTestProxy(t, nil)
 	if got := f.Prefer(t.Context(), []string{"g0-0", "g0-1", "g1-0"}, []string{"g0-1"}, 2); !slices.Equal(got, []string{"g0-1", "g0-0"}) {
 		t.Errorf("preferred %v", got)
 	}

@@ -18,9 +18,9 @@ const (
 	away  = time.Second
 )
 
-// TestAgentFront kills the agent and the front while pods arrive, and counts the pods that the kubelet fails. Without the front the
+// TestAgentProxy kills the agent and the proxy while pods arrive, and counts the pods that the kubelet fails. Without the proxy the
 // kubelet must fail some, or the test would prove nothing.
-func TestAgentFront(t *testing.T) {
+func TestAgentProxy(t *testing.T) {
 	a, node := startLoaded(t)
 	agent := a.of[node.Name]
 	killAgent := func(ctx context.Context, t *testing.T) {
@@ -30,11 +30,11 @@ func TestAgentFront(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	startFront := func(ctx context.Context, t *testing.T) {
-		if err := agent.front.Restart(ctx); err != nil {
+	startProxy := func(ctx context.Context, t *testing.T) {
+		if err := agent.proxy.Restart(ctx); err != nil {
 			t.Error(err)
 		}
-		agent.waitFront(ctx, t)
+		agent.waitProxy(ctx, t)
 	}
 	for _, test := range []struct {
 		name        string
@@ -43,21 +43,21 @@ func TestAgentFront(t *testing.T) {
 		least, most int // how many pods the kubelet may fail
 	}{
 		{"agent killed", kills, killAgent, 0, 0},
-		{"front killed", kills, func(ctx context.Context, t *testing.T) {
-			agent.front.Kill()
+		{"proxy killed", kills, func(ctx context.Context, t *testing.T) {
+			agent.proxy.Kill()
 			time.Sleep(away)
-			startFront(ctx, t)
+			startProxy(ctx, t)
 		}, 0, mostFailed},
-		{"front killed after the agent", kills / 2, func(ctx context.Context, t *testing.T) { // the agent is not registered with the kubelet itself
+		{"proxy killed after the agent", kills / 2, func(ctx context.Context, t *testing.T) { // the agent is not registered with the kubelet itself
 			killAgent(ctx, t)
-			agent.waitFront(ctx, t)
-			agent.front.Kill()
+			agent.waitProxy(ctx, t)
+			agent.proxy.Kill()
 			time.Sleep(away)
-			startFront(ctx, t)
+			startProxy(ctx, t)
 		}, 0, mostFailed},
-		{"front replaced", kills / 2, func(ctx context.Context, t *testing.T) {
-			agent.front.Stop()
-			startFront(ctx, t)
+		{"proxy replaced", kills / 2, func(ctx context.Context, t *testing.T) {
+			agent.proxy.Stop()
+			startProxy(ctx, t)
 		}, 0, 0},
 		{"agent of another protocol", 1, func(ctx context.Context, t *testing.T) {
 			old := agent.program
@@ -67,13 +67,13 @@ func TestAgentFront(t *testing.T) {
 			time.Sleep(5 * everyArrival)
 			agent.Kill()
 			agent.start(ctx, t)
-			agent.waitFront(ctx, t)
-			if text, err := os.ReadFile(agent.front.LogFile); err != nil || !bytes.Contains(text, []byte("the agent supports version 0 of the front's protocol")) {
-				t.Errorf("%v; the front's log does not say that the agent is of another version:\n%s", err, text)
+			agent.waitProxy(ctx, t)
+			if text, err := os.ReadFile(agent.proxy.LogFile); err != nil || !bytes.Contains(text, []byte("the agent supports version 0 of the proxy's protocol")) {
+				t.Errorf("%v; the proxy's log does not say that the agent is of another version:\n%s", err, text)
 			}
 		}, 0, mostFailed},
-		{"agent killed without a front", kills / 2, func(ctx context.Context, t *testing.T) {
-			agent.front.Kill() // takes effect in the first round
+		{"agent killed without a proxy", kills / 2, func(ctx context.Context, t *testing.T) {
+			agent.proxy.Kill() // takes effect in the first round
 			killAgent(ctx, t)
 		}, 1, arriving},
 	} {

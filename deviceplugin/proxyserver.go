@@ -18,37 +18,37 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// protocol is the version of the protocol between Front and FrontServer: the kubelet's device plugin API v1beta1 on a Unix socket, with the
+// protocol is the version of the protocol between Proxy and ProxyServer: the kubelet's device plugin API v1beta1 on a Unix socket, with the
 // metadata below. Each side refuses other versions. It is a variable so that a test can build programs of another version.
 var protocol = "1"
 
 // Metadata of the calls.
 const (
-	protocolKey = "gshare-front-protocol" // on every call: the version
-	watchedKey  = "gshare-front-watched"  // on ListAndWatch: present if the kubelet watches the front
+	protocolKey = "gshare-proxy-protocol" // on every call: the version
+	watchedKey  = "gshare-proxy-watched"  // on ListAndWatch: present if the kubelet watches the proxy
 )
 
-// Names of files in the directory that fronts and the agent share.
+// Names of files in the directory that proxies and the agent share.
 const (
 	agentSocket = "agent.sock"
-	servingLock = "serving.lock" // locked by each front that is registered with the kubelet, or is about to be
+	servingLock = "serving.lock" // locked by each proxy that is registered with the kubelet, or is about to be
 )
 
-// FrontServer serves the calls of fronts on a Unix socket. It belongs to the agent.
-type FrontServer struct {
+// ProxyServer serves the calls of proxies on a Unix socket. It belongs to the agent.
+type ProxyServer struct {
 	Directory  string // created if missing, accessible only to its owner
 	Node       Node
 	Log        *slog.Logger
-	Registered func(bool) // called with true when the kubelet begins to watch a front, and with false when that front is lost
-	Lost       func()     // called when a front is lost: it may have answered an Allocate without telling the agent
+	Registered func(bool) // called with true when the kubelet begins to watch a proxy, and with false when that proxy is lost
+	Lost       func()     // called when a proxy is lost: it may have answered an Allocate without telling the agent
 
 	mu      sync.Mutex // guards the following
-	fronts  int        // number of connected fronts
+	proxies int        // number of connected proxies
 	changed chan struct{}
 }
 
 // Listen opens the socket.
-func (s *FrontServer) Listen() (net.Listener, error) {
+func (s *ProxyServer) Listen() (net.Listener, error) {
 	if err := makePrivate(s.Directory); err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func (s *FrontServer) Listen() (net.Listener, error) {
 	return listener, os.Chmod(name, 0o600)
 }
 
-// Serve answers fronts until the context ends.
-func (s *FrontServer) Serve(ctx context.Context, listener net.Listener) {
+// Serve answers proxies until the context ends.
+func (s *ProxyServer) Serve(ctx context.Context, listener net.Listener) {
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			if err := s.checkProtocol(ctx); err != nil {
@@ -78,22 +78,22 @@ func (s *FrontServer) Serve(ctx context.Context, listener net.Listener) {
 			}
 			return handle(service, stream)
 		}))
-	api.RegisterDevicePluginServer(server, frontService{newService(s.Node), s})
+	api.RegisterDevicePluginServer(server, proxyService{newService(s.Node), s})
 	defer context.AfterFunc(ctx, server.Stop)()
 	if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		s.Log.Error("failed to serve the front", "error", err)
+		s.Log.Error("failed to serve the proxy", "error", err)
 	}
 }
 
 // checkProtocol returns an error unless the caller speaks the protocol.
-func (s *FrontServer) checkProtocol(ctx context.Context) error {
+func (s *ProxyServer) checkProtocol(ctx context.Context) error {
 	got := first(ctx, protocolKey)
 	if got == protocol {
 		return nil
 	}
-	s.Log.Warn("refused a front of another protocol; the agent registers itself with the kubelet", "protocol", got, "supported", protocol)
+	s.Log.Warn("refused a proxy of another protocol; the agent registers itself with the kubelet", "protocol", got, "supported", protocol)
 	return status.Errorf(codes.FailedPrecondition,
-		"the agent supports version %s of the front's protocol, not %.20q: run front and agent of one release", protocol, got)
+		"the agent supports version %s of the proxy's protocol, not %.20q: run proxy and agent of one release", protocol, got)
 }
 
 // first returns the first value of a key of the caller's metadata; empty if there is none.
@@ -104,13 +104,13 @@ func first(ctx context.Context, key string) string {
 	return ""
 }
 
-// WaitAbsent blocks until no front serves the kubelet, or the context ends.
-func (s *FrontServer) WaitAbsent(ctx context.Context) {
+// WaitAbsent blocks until no proxy serves the kubelet, or the context ends.
+func (s *ProxyServer) WaitAbsent(ctx context.Context) {
 	for ctx.Err() == nil {
 		connected, changed := s.connections()
 		look := time.After(absentPeriod)
 		if connected {
-			look = nil // the death of a front changes the number of connections
+			look = nil // the death of a proxy changes the number of connections
 		} else if lock, err := flock(filepath.Join(s.Directory, servingLock), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 			lock.Close()
 			return
@@ -123,44 +123,44 @@ func (s *FrontServer) WaitAbsent(ctx context.Context) {
 	}
 }
 
-// Connected reports whether a front is connected.
-func (s *FrontServer) Connected() bool {
+// Connected reports whether a proxy is connected.
+func (s *ProxyServer) Connected() bool {
 	connected, _ := s.connections()
 	return connected
 }
 
-// absentPeriod is the pause between two checks for a front that is not connected yet, or is ending.
+// absentPeriod is the pause between two checks for a proxy that is not connected yet, or is ending.
 const absentPeriod = 5 * time.Millisecond
 
-func (s *FrontServer) connections() (connected bool, changed <-chan struct{}) {
+func (s *ProxyServer) connections() (connected bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changed == nil {
 		s.changed = make(chan struct{})
 	}
-	return s.fronts > 0, s.changed
+	return s.proxies > 0, s.changed
 }
 
-func (s *FrontServer) countFronts(change int) {
+func (s *ProxyServer) countProxies(change int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fronts += change
+	s.proxies += change
 	if s.changed != nil {
 		close(s.changed)
 	}
 	s.changed = make(chan struct{})
 }
 
-// frontService serves the calls of fronts.
-type frontService struct {
+// proxyService serves the calls of proxies.
+type proxyService struct {
 	*service
-	server *FrontServer
+	server *ProxyServer
 }
 
-// ListAndWatch sends the device IDs to a front. The front is connected for as long as the call lasts.
-func (f frontService) ListAndWatch(r *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
-	f.server.countFronts(1)
-	defer f.server.countFronts(-1)
+// ListAndWatch sends the device IDs to a proxy. The proxy is connected for as long as the call lasts.
+func (f proxyService) ListAndWatch(r *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
+	f.server.countProxies(1)
+	defer f.server.countProxies(-1)
 	defer f.server.Lost()
 	if first(stream.Context(), watchedKey) != "" {
 		f.server.Registered(true)
