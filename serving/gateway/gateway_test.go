@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/serving/gateway/http1"
@@ -129,6 +131,50 @@ func (w *statusWriter) WriteHeader(status int) {
 }
 func (w *statusWriter) Write(b []byte) (int, error) { w.begun = true; return w.ResponseWriter.Write(b) }
 
+// mustHaveStatus checks that each request that was counted has a status.
+func mustHaveStatus(t *testing.T, registry *prometheus.Registry) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if status, err := strconv.Atoi(l.GetValue()); l.GetName() == "code" && (err != nil || status < 101 || status > 999) {
+					t.Errorf("%v requests are counted with the status %q", m.GetCounter().GetValue(), l.GetValue())
+				}
+			}
+		}
+	}
+}
+
+// panicking is a transport with a fault.
+type panicking struct{}
+
+func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic(http.ErrAbortHandler) }
+
+// TestPanicHasStatus checks that a request during which the gateway panics is counted as an error. mustHaveStatus is the check for all other ways out.
+func TestPanicHasStatus(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	g := New(Config{Upstream: panicking{}, Metrics: registry})
+	if err := errors.Join(g.SetFunction(Function{FunctionName: resnet}), g.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80"}})); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(g)
+	r, _ := http.NewRequest(http.MethodPost, server.URL, strings.NewReader("x"))
+	r.Host = "resnet"
+	if response, err := http.DefaultClient.Do(r); err == nil {
+		response.Body.Close()
+		t.Errorf("status %d", response.StatusCode)
+	}
+	server.Close()
+	mustHaveStatus(t, registry)
+	if n, err := testutil.GatherAndCount(registry, "gshare_gateway_requests_total"); n != 1 || err != nil {
+		t.Errorf("%d statuses: %v", n, err)
+	}
+}
+
 // start runs a test in a bubble of virtual time.
 func start(t *testing.T, f Function, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -151,6 +197,7 @@ func start(t *testing.T, f Function, test func(w *world)) {
 		w.client = &http.Client{Transport: down}
 		test(w)
 		synctest.Wait()
+		mustHaveStatus(t, w.registry)
 		for _, f := range w.gateway.all() {
 			if f.answers.bytes != 0 {
 				t.Errorf("%s: %d bytes of answers are never released", f.name, f.answers.bytes)

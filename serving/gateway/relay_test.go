@@ -133,6 +133,9 @@ func startCluster(t *testing.T, f Function, count int, pings bool, test func(c *
 			c.members[i] = byName[name]
 		}
 		test(c)
+		for _, m := range c.members {
+			mustHaveStatus(t, m.registry)
+		}
 		end()
 		down.CloseIdleConnections()
 		for _, m := range c.members {

@@ -68,8 +68,15 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 	if e.modelBody.moveTo(e.function.bodies.within) && e.relayed() {
 		return
 	}
-	defer e.report() // also if serve panics to break off an answer
+	returned := false
+	defer func() { // also if serve panics, as it does to break off an answer
+		if !returned && e.status == 0 {
+			e.status = http.StatusInternalServerError
+		}
+		e.report()
+	}()
 	e.serve()
+	returned = true
 }
 
 func (e *exchange) serve() {
