@@ -83,7 +83,3 @@ func decodeOne(document string, complete func(*GPUFunction)) (*GPUFunction, erro
 	f.setDefaults()
 	return f, f.validate()
 }
-
-func (f *GPUFunction) name() types.NamespacedName {
-	return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
-}

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/serving/rules/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -412,4 +414,32 @@ func (f *GPUFunction) Container() *v1.Container { return &f.Spec.Template.Spec.C
 func (f *GPUFunction) Share() share.Share {
 	s, _ := f.Spec.Resources.Share.share() // valid
 	return s
+}
+
+// InTurn reports whether the replicas of the function take turns with those of other functions in holding the memory of their slices. One replica of
+// a function is enough.
+func (f *GPUFunction) InTurn() bool {
+	return f.Spec.Template.Annotations[share.FieldIsolation] == string(share.Swap)
+}
+
+// MayServe reports whether the replicas of the function can serve the requests of another one in its namespace whose status says so: both have the
+// same template and protocol, and neither is scaled by another autoscaler. A function that is itself served by another serves nobody.
+func (f *GPUFunction) MayServe(other *GPUFunction) bool {
+	return f.Namespace == other.Namespace && f.Name != other.Name && f.Status.ServedBy == "" && f.DeletionTimestamp == nil &&
+		f.GPUs() == 1 && other.GPUs() == 1 && f.Spec.Protocol == other.Spec.Protocol && !f.External() && !other.External() && equality.Semantic.DeepEqual(f.Spec.Template, other.Spec.Template)
+}
+
+func (f *GPUFunction) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
+}
+
+// GPUs returns the number of GPUs of each replica.
+func (f *GPUFunction) GPUs() int64 { return f.Spec.Resources.Share.Count() }
+
+// Count returns the number of GPUs of which it is a share. That is 1 for no share.
+func (s *Share) Count() int64 {
+	if s == nil {
+		return 1
+	}
+	return max(1, s.GPUs)
 }

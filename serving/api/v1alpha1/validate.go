@@ -353,3 +353,19 @@ func (s *Scaling) validate(field string) error {
 	return errors.Join(append(errs, checkDuration(field+".window", s.Window, 2*time.Second, time.Hour, "s"),
 		checkDuration(field+".keepShared", s.KeepShared, time.Millisecond, 24*time.Hour, "s"), s.validateKeepWarm(field+".keepWarm"))...)
 }
+
+// validateGPUs returns an error for what replicas with several GPUs cannot do.
+func (f *GPUFunction) validateGPUs() error {
+	if f.GPUs() == 1 {
+		return nil
+	}
+	if f.Spec.Scaling.KeepWarm != "" {
+		return share.Invalid("spec.scaling.keepWarm", "want none: replicas with %d GPUs cannot be parked", f.GPUs())
+	}
+	switch class := f.Spec.Template.Annotations[share.FieldIsolation]; share.Isolation(class) {
+	case share.AnyIsolation, share.Exclusive:
+		return nil
+	default:
+		return share.Invalid("spec.template.metadata.annotations", "want no %s: %.64s, as replicas with %d GPUs have them to themselves", share.FieldIsolation, class, f.GPUs())
+	}
+}
