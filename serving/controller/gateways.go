@@ -42,7 +42,7 @@ func (g *Gateways) receive(name string, r report.Report) {
 		for _, pod := range f.Drained {
 			drained[pod] = true
 		}
-		functions = append(functions, functionReport{f.FunctionName, reported{load: f.Load, recent: f.Seconds, drained: drained}, f.WaitsForReplica})
+		functions = append(functions, functionReport{f.FunctionName, reported{load: f.Load, recent: f.Seconds, drained: drained, busy: f.Busy}, f.WaitsForReplica})
 	}
 	g.report(name, r.Incarnation, functions)
 	for _, f := range functions {
@@ -102,6 +102,12 @@ func (g *Gateways) Drain(ctx context.Context, name gateway.FunctionName, replica
 		return err
 	}
 	return g.waitDrained(ctx, name, key.Name)
+}
+
+// IsBusy implements fleet.Gateways.
+func (g *Gateways) IsBusy(name gateway.FunctionName, replica string) bool {
+	key, found := g.pods.keyOf(replica)
+	return found && g.isBusy(name, key.Name)
 }
 
 // annotate sets annotations of a pod, if it still exists. It tries again until ctx ends.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type reported struct {
 	recent  []uint64        // valid requests in each of the seconds before until, oldest first
 	until   time.Time       // of the last report that had recent ones: the first one of a connection
 	drained map[string]bool // pods to be drained that have no requests of this gateway
+	busy    []string        // pods that have requests of this gateway
 }
 
 func newLoads() *loads {
@@ -203,6 +205,18 @@ func (l *loads) Recent(function gateway.FunctionName) []uint64 {
 		}
 	}
 	return sum
+}
+
+// isBusy reports whether a pod of a function has requests of a connected gateway.
+func (l *loads) isBusy(function gateway.FunctionName, pod string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.gateways {
+		if r.connected && slices.Contains(r.functions[function].busy, pod) {
+			return true
+		}
+	}
+	return false
 }
 
 // waitDrained returns when every connected gateway has reported that it is draining a pod and has no requests there, or with the error of ctx.

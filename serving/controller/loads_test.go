@@ -238,6 +238,19 @@ func TestWaitStopped(t *testing.T) {
 	}
 }
 
+// TestIsBusy: a pod is busy while a connected gateway says so.
+func TestIsBusy(t *testing.T) {
+	l := newLoads()
+	one(l, "a", "1", reported{}, false)
+	one(l, "b", "1", reported{busy: []string{"pod-1"}}, false)
+	if !l.isBusy(resnet, "pod-1") || l.isBusy(resnet, "pod-2") {
+		t.Error("pod-1 alone is busy")
+	}
+	if l.disconnect("b"); l.isBusy(resnet, "pod-1") {
+		t.Error("pod-1 is busy after its gateway has gone")
+	}
+}
+
 func TestWaitDrained(t *testing.T) {
 	drained := reported{drained: map[string]bool{"pod-1": true}}
 	for name, test := range map[string]struct {

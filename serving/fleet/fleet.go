@@ -207,7 +207,7 @@ func (f *Fleet) scale(fn *function) {
 func (f *Fleet) carryOut(fn *function) (changed bool) {
 	for {
 		instances := fn.leading()
-		f.have = fn.standing(f.have[:0], instances)
+		f.have = fn.standing(f.have[:0], instances, f.now(), f.gateways)
 		step, more := pool.Policy{}.Next(fn.state.Instances, f.have)
 		if !more {
 			return f.replace(fn) || changed

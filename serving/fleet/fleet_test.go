@@ -399,7 +399,7 @@ func TestDrainAtScaleIn(t *testing.T) {
 		w.load(20, 2*second, 10*ms)
 		begin := time.Since(w.begin)
 		var wait sync.WaitGroup
-		for _, takes := range []time.Duration{3 * second, 3 * second, 9 * second} { // two fill the first replica, which is idle when the other one goes
+		for _, takes := range []time.Duration{12 * second, 3 * second, 9 * second} { // two fill the first replica, so that the third goes to the other one
 			wait.Go(func() {
 				if status, _ := w.ask(takes); status != 200 {
 					w.Errorf("status %d", status)
@@ -591,7 +591,7 @@ func TestChosenLeaves(t *testing.T) {
 	for _, chosen := range []scaling.ID{1, 2} {
 		t.Run(fmt.Sprint(chosen), func(t *testing.T) {
 			fn := &function{variants: []variant{{}}, state: scaling.State{LastID: 2, Instances: []scaling.Instance{{ID: 3 - chosen, Residency: scaling.Shared}}}}
-			have := fn.standing(nil, []*instance{{Instance: Instance{ID: 1}, phase: ready}, {Instance: Instance{ID: 2}, phase: ready}})
+			have := fn.standing(nil, []*instance{{Instance: Instance{ID: 1}, phase: ready}, {Instance: Instance{ID: 2}, phase: ready}}, 0, gateway.New(gateway.Config{}))
 			if step, _ := (pool.Policy{}).Next(fn.state.Instances, have); step.Do != pool.Stop || have[step.At].ID != chosen {
 				t.Errorf("%+v", step)
 			}

@@ -188,9 +188,10 @@ func (fn *function) addLoad(l gateway.Load) {
 	fn.counts = append(fn.counts, now)
 }
 
-// standing appends instances of the function in the form of package pool. It is not known when a replica was last used. So among replicas in the same
-// phase, those go that the autoscaler has chosen.
-func (fn *function) standing(have []pool.Instance, instances []*instance) []pool.Instance {
+// standing appends instances of the function in the form of package pool, at a given time. Among replicas in the same phase those go first that have no
+// requests, and then those that the autoscaler has chosen: it is not known when a replica was last used.
+func (fn *function) standing(have []pool.Instance, instances []*instance, now time.Duration, gateways Gateways) []pool.Instance {
+	surplus := slices.ContainsFunc(instances, func(i *instance) bool { return i.phase == ready && fn.residency(i.ID) == scaling.Cold })
 	for _, i := range instances {
 		v, _ := fn.variantWith(i.Share)
 		s := pool.Instance{ID: i.ID, Configuration: v.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
@@ -199,6 +200,9 @@ func (fn *function) standing(have []pool.Instance, instances []*instance) []pool
 			if i.phase == ready && i.Residency == scaling.Warm { // parked or being woken: worth no more than one that has failed, so it goes
 				s.Phase = pool.Failed
 			}
+		}
+		if surplus && i.phase == ready && gateways.IsBusy(fn.name, i.Name) {
+			s.Residency, s.LastUsed = scaling.Hot, now
 		}
 		if s.Residency == scaling.Warm { // for the pool it exists; how it becomes Hot again is up to the autoscaler
 			s.Residency = scaling.Shared

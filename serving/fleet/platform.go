@@ -57,6 +57,8 @@ type Gateways interface {
 	SetReplicas(gateway.FunctionName, []gateway.Replica) error
 	SetBackOff(name gateway.FunctionName, until time.Time, why string)
 	Drain(ctx context.Context, name gateway.FunctionName, replica string) error
+	// IsBusy reports whether a replica that is not draining has requests.
+	IsBusy(name gateway.FunctionName, replica string) bool
 }
 
 // Event is something that has happened to an instance. Failed or Gone is the last event: then nothing is left of the instance.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -16,16 +17,15 @@ func TestRetire(t *testing.T) {
 		deleted time.Duration // after the stream began, at least
 	}{
 		"nobody needs its share":   {40 * second, false, 200, 40 * second},
-		"somebody needs it":        {40 * second, true, 200, 0}, // the gateway asks the other one, as no part of the answer has come
+		"somebody needs it":        {40 * second, true, 502, 0}, // its answer is cut
 		"a stream that is endless": {20 * time.Minute, false, 504, longestRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start(t, "requestsPerSecond: 10, maxReplicas: 2, concurrency: 2, window: 2s, keepShared: 1s", func(int) life { return life{ends: second} }, func(w *world) {
 				w.load(20, 2*second, 10*ms)
 				begin := time.Since(w.begin)
-				for range 2 { // they fill the first replica, which is idle when the other one goes
-					go w.ask(3 * second)
-				}
+				go w.ask(4 * second) // with the next one, it fills the first replica, and it is there when the other one begins to drain
+				go w.ask(3 * second)
 				sleep(ms)
 				status := make(chan int, 1)
 				go func() { s, _ := w.ask(c.takes); status <- s }()
@@ -63,12 +63,11 @@ func TestMakeRoom(t *testing.T) {
 			lives := func(int) life { return life{shares: 2, ends: second} }
 			start(t, "requestsPerSecond: 10, maxReplicas: 2, concurrency: 2, window: 2s, keepShared: "+c.keep, lives, func(w *world) {
 				w.load(20, 2*second, 10*ms)
-				for range 2 { // they fill the first replica, which is idle when the other one goes
-					go w.ask(3 * second)
+				var wait sync.WaitGroup
+				for _, takes := range []time.Duration{c.stream, 3 * second, c.stream} { // two fill the first replica
+					wait.Go(func() { w.ask(takes) })
+					sleep(ms)
 				}
-				sleep(ms)
-				answered := make(chan struct{})
-				go func() { defer close(answered); w.ask(c.stream) }()
 				sleep(30 * second)
 				if spares := w.fleet.Spares(); w.count() != 2 || len(spares) == 0 {
 					t.Errorf("the test shows nothing: %+v, %v", w.status(), spares)
@@ -82,7 +81,7 @@ func TestMakeRoom(t *testing.T) {
 				if len(all) != 2 || all[1].Replicas["ready"] != 1 || all[0].Replicas["ready"] > 1 {
 					t.Errorf("%+v", all)
 				}
-				<-answered
+				wait.Wait()
 			})
 		})
 	}
@@ -105,6 +104,26 @@ func TestReplaceLong(t *testing.T) {
 		}
 		if a, b := <-status, <-status; a != 200 || b != 200 || w.brokenRequests() > 0 {
 			t.Errorf("status %d and %d, %d broken", a, b, w.brokenRequests())
+		}
+	})
+}
+
+// TestIdleFirst: of two replicas, the one without requests ends, although it is the older one.
+func TestIdleFirst(t *testing.T) {
+	start(t, "requestsPerSecond: 10, maxReplicas: 2, concurrency: 2, window: 2s, keepShared: 1s", func(int) life { return life{ends: second} }, func(w *world) {
+		w.load(20, 2*second, 10*ms)
+		for range 2 { // they fill the first replica
+			go w.ask(2 * second)
+		}
+		sleep(ms)
+		status := make(chan int, 1)
+		go func() { s, _ := w.ask(40 * second); status <- s }()
+		sleep(15 * second)
+		if s := w.status(); w.running["f-2"] == nil || w.replicas() != 1 || s.Replicas["ready"] != 1 {
+			w.Errorf("%v are left: %+v, want f-2", w.running, s)
+		}
+		if s := <-status; s != 200 {
+			w.Errorf("status %d", s)
 		}
 	})
 }

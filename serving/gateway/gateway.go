@@ -357,6 +357,28 @@ func (g *Gateway) StartDrain(name FunctionName, replica string) <-chan struct{} 
 	return f.drain(replica)
 }
 
+// IsBusy reports whether Busy has a replica.
+func (g *Gateway) IsBusy(name FunctionName, replica string) bool {
+	return slices.Contains(g.Busy(name), replica)
+}
+
+// Busy returns the replicas that have requests of this gateway and are not draining, in alphabetical order.
+func (g *Gateway) Busy(name FunctionName) (all []string) {
+	f := g.function(name)
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.all {
+		if len(r.flights) > 0 {
+			all = append(all, r.ID)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 // Waiting returns a channel that receives the name of a function when a request to it comes while it has no replica.
 func (g *Gateway) Waiting() <-chan FunctionName { return g.waiting }
 

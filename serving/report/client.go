@@ -29,6 +29,7 @@ type Function struct {
 
 	WaitsForReplica bool     // a request waits for a first replica, or one came within the present second while there was no replica
 	Seconds         []uint64 // requests received in each of the last seconds, oldest first; in the first report only
+	Busy            []string // all pods with requests from this gateway
 	Drained         []string // all pods to be drained that no longer have requests from this gateway; see Stopped
 }
 
@@ -101,7 +102,7 @@ func decode(l *load.FunctionLoad) (Function, error) {
 			Arrived: l.Arrived, Received: l.Received, Answered: l.Answered, InTime: l.InTime, Refused: l.Refused, Invalid: l.Invalid, Failed: l.Failed,
 			Gone: l.Gone, Waiting: int(l.Waiting), InFlight: int(l.InFlight), Replicas: int(l.Replicas), P99: time.Duration(l.P99Nanos),
 		},
-		WaitsForReplica: l.WaitsForReplica, Seconds: l.ReceivedOfSecond, Drained: l.Drained,
+		WaitsForReplica: l.WaitsForReplica, Seconds: l.ReceivedOfSecond, Drained: l.Drained, Busy: l.Busy,
 	}
 	if l.ReceivedInLastSecond != nil {
 		f.Load.LastSecond = gateway.LastSecond{Received: *l.ReceivedInLastSecond, Known: true}

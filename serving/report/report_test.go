@@ -438,3 +438,27 @@ func TestDecode(t *testing.T) {
 		})
 	}
 }
+
+// TestBusy: a report has the replicas with requests.
+func TestBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.add(chat)
+		b.replicas("a", "b")
+		b.send(t.Context(), 3*time.Second)
+		time.Sleep(1500 * time.Millisecond)
+		c := b.watch()
+		if f := c.one(t); len(f.Busy) != 1 || f.Load.InFlight != 1 {
+			t.Errorf("%+v, want one replica busy", f)
+		}
+		time.Sleep(3 * time.Second)
+		all := c.take()
+		last := all[len(all)-1].Functions
+		for at := len(all) - 1; len(last) == 0; at-- { // a report without changes
+			last = all[at].Functions
+		}
+		if len(last[0].Busy) > 0 {
+			t.Errorf("%+v, want none busy", all)
+		}
+	})
+}

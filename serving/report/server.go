@@ -116,7 +116,7 @@ func (s *Server) sampleAll(second bool) {
 // sample samples the load of a function. second says that a second has ended. The caller holds the mutex.
 func (s *Server) sample(name gateway.FunctionName, second bool) *function {
 	l := encode(name, s.gateway.Load(name))
-	l.WaitsForReplica = l.Waiting > 0 && l.Replicas == 0
+	l.WaitsForReplica, l.Busy = l.Waiting > 0 && l.Replicas == 0, s.gateway.Busy(name)
 	f := s.functions[name]
 	if f == nil {
 		f = &function{}

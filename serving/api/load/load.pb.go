@@ -151,7 +151,9 @@ type FunctionLoad struct {
 	// earlier versions, and before the function's first second has ended.
 	ReceivedInLastSecond *uint64 `protobuf:"varint,18,opt,name=received_in_last_second,json=receivedInLastSecond,proto3,oneof" json:"received_in_last_second,omitempty"`
 	// Names of the pods that are to be drained and have no requests from this gateway any more. The list is whole, not a change.
-	Drained       []string `protobuf:"bytes,12,rep,name=drained,proto3" json:"drained,omitempty"`
+	Drained []string `protobuf:"bytes,12,rep,name=drained,proto3" json:"drained,omitempty"`
+	// Names of the pods that have requests from this gateway: if fewer replicas are needed, those are the last to end. The list is whole, as in drained.
+	Busy          []string `protobuf:"bytes,19,rep,name=busy,proto3" json:"busy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +314,13 @@ func (x *FunctionLoad) GetDrained() []string {
 	return nil
 }
 
+func (x *FunctionLoad) GetBusy() []string {
+	if x != nil {
+		return x.Busy
+	}
+	return nil
+}
+
 var File_serving_api_load_load_proto protoreflect.FileDescriptor
 
 const file_serving_api_load_load_proto_rawDesc = "" +
@@ -321,7 +330,7 @@ const file_serving_api_load_load_proto_rawDesc = "" +
 	"\x06Report\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12:\n" +
-	"\tfunctions\x18\x03 \x03(\v2\x1c.gshare.load.v1.FunctionLoadR\tfunctions\"\xc7\x04\n" +
+	"\tfunctions\x18\x03 \x03(\v2\x1c.gshare.load.v1.FunctionLoadR\tfunctions\"\xdb\x04\n" +
 	"\fFunctionLoad\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -341,7 +350,8 @@ const file_serving_api_load_load_proto_rawDesc = "" +
 	" \x01(\bR\x0fwaitsForReplica\x12,\n" +
 	"\x12received_of_second\x18\v \x03(\x04R\x10receivedOfSecond\x12:\n" +
 	"\x17received_in_last_second\x18\x12 \x01(\x04H\x00R\x14receivedInLastSecond\x88\x01\x01\x12\x18\n" +
-	"\adrained\x18\f \x03(\tR\adrainedB\x1a\n" +
+	"\adrained\x18\f \x03(\tR\adrained\x12\x12\n" +
+	"\x04busy\x18\x13 \x03(\tR\x04busyB\x1a\n" +
 	"\x18_received_in_last_second2G\n" +
 	"\x04Load\x12?\n" +
 	"\x05Watch\x12\x1c.gshare.load.v1.WatchRequest\x1a\x16.gshare.load.v1.Report0\x01B/Z-github.com/gshare-dev/gshare/serving/api/loadb\x06proto3"
