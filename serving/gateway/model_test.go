@@ -292,6 +292,7 @@ func TestModelBodiesFull(t *testing.T) {
 			w.Errorf("while there is no room, a request whose host names the function: %+v", a)
 		}
 		time.Sleep(end)
+		synctest.Wait() // until they have ended: this test wakes at the same time
 		if a := w.chat(body); a.status != 200 {
 			w.Errorf("after %v: %+v", end, a)
 		}
