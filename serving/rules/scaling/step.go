@@ -25,6 +25,7 @@ func (s *decider) promoteSpare() error {
 		if gap <= 0 {
 			break
 		}
+		s.state.reserve.used(s.state.Instances[at].Since, s.now, s.policy.SharedFor)
 		s.move(at, Hot, Promote, Overflow)
 		gap -= s.state.Instances[at].Configuration.Throughput
 	}
@@ -118,7 +119,9 @@ func (s *decider) ageIdle() error {
 		switch i := &s.state.Instances[at]; {
 		case i.Residency == Shared && s.now-i.Since >= s.sharedFor() && loaded > s.instancesForWork():
 			loaded--
-			s.state.reserve.end(s.now)
+			if s.policy.Reserve {
+				s.state.reserve.end(i.Since, s.now)
+			}
 			s.move(at, Warm, Demote, Unneeded)
 		case i.Residency == Warm && s.now-i.Since >= s.policy.WarmFor:
 			s.move(at, Cold, Delete, Unneeded)

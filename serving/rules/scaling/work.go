@@ -131,40 +131,42 @@ func (s *decider) add(n int, rule Rule) error {
 
 // reserve is what a function has learned of how long its instances are worth keeping in reserve.
 type reserve struct {
-	doubled int           // times that Policy.SharedFor is doubled
-	ended   time.Duration // when the last instance left the reserve, if none has been created since; else 0
-	learned time.Duration // when doubled was changed
+	keeps   time.Duration // longer than Policy.SharedFor, or 0
+	entered time.Duration // when the instance that left the reserve last had come into it, if none has been created since; else 0
+	learned time.Duration // when keeps was last of use
 }
 
 // Bounds of what a function learns.
 const (
-	mostDoubled = 2
-	forget      = time.Hour
+	longest = 8         // times Policy.SharedFor
+	forget  = time.Hour // after which keeps is forgotten if it is of no use
 )
 
-// end notes that an instance leaves the reserve. A function that has been right about it for long keeps the next one for a shorter time.
-func (r *reserve) end(now time.Duration) {
-	r.ended = now
-	if r.doubled > 0 && now-r.learned >= forget {
-		r.doubled, r.learned = r.doubled-1, now
+// end notes that an instance leaves the reserve, into which it came at a given time.
+func (r *reserve) end(entered, now time.Duration) {
+	if r.entered = entered; now-r.learned >= forget {
+		r.keeps = 0
 	}
 }
 
-// missed notes that an instance is created. If one left the reserve a short time ago, it left too early.
+// missed notes that an instance is created. If one would still be in reserve had it been kept longer, within bounds, the next ones are, and a quarter
+// longer in case the next gap in the load is not quite the same.
 func (r *reserve) missed(now, sharedFor time.Duration) {
-	if r.ended > 0 && now-r.ended <= sharedFor<<mostDoubled && r.doubled < mostDoubled {
-		r.doubled, r.learned = r.doubled+1, now
+	if gap := now - r.entered; r.entered > 0 && gap <= longest*sharedFor {
+		r.keeps, r.learned = max(r.keeps, min(gap+gap/4, longest*sharedFor)), now
 	}
-	r.ended = 0
+	r.entered = 0
+}
+
+// used notes that an instance leaves the reserve because it is needed. That it was kept for longer than usual was worth it then.
+func (r *reserve) used(entered, now, sharedFor time.Duration) {
+	if now-entered > sharedFor {
+		r.learned = now
+	}
 }
 
 // sharedFor returns how long an instance stays in reserve.
-func (s *decider) sharedFor() time.Duration {
-	if !s.policy.Reserve {
-		return s.policy.SharedFor
-	}
-	return s.policy.SharedFor << s.state.reserve.doubled
-}
+func (s *decider) sharedFor() time.Duration { return max(s.policy.SharedFor, s.state.reserve.keeps) }
 
 // Plus returns the sum of the loads of two functions that share replicas: those of l.
 func (l Load) Plus(other Load) Load {

@@ -146,28 +146,48 @@ func TestSpendBudget(t *testing.T) {
 	}
 }
 
-// TestReserveIsLearned: a function whose replica is needed again soon after it has left the reserve keeps the next one longer, up to four times, and
-// forgets that in time.
+// TestReserveIsLearned: a function whose replica is needed again after it has left the reserve keeps the next ones in it for as long as that gap and a
+// quarter, within eight times SharedFor, and forgets that when an hour long it was of no use.
 func TestReserveIsLearned(t *testing.T) {
-	out, in := Votes(4)
-	r := start(t, Policy{Window: 4 * time.Second, Out: out, In: in, SharedFor: 10 * time.Second, Reserve: true})
-	kept := func() (seconds int) {
-		for r.load(5, 1); r.count(Hot)+r.count(Shared) > 0; seconds++ {
-			r.load(0, 1)
-		}
-		for _, i := range r.state.Instances { // as a fleet without parking
-			r.state = r.state.Without(i.ID)
-		}
-		return seconds
-	}
-	first, second, third, fourth := kept(), kept(), kept(), kept()
-	if second != first+10 || third != first+30 || fourth != third {
-		t.Errorf("kept for %d, %d, %d, %d s", first, second, third, fourth)
-	}
-	r.load(0, 3600)
-	kept()
-	r.load(0, 300)
-	if later := kept(); later != second {
-		t.Errorf("kept for %d s after an hour, want %d", later, second)
+	for name, c := range map[string]struct {
+		gap, want int // seconds without load; how long the last replica is kept
+	}{
+		"no gap that is too long": {8, 10},
+		"short gap":               {20, 25},
+		"long gap":                {70, 80},
+		"gap beyond the bound":    {100, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, in := Votes(4)
+			r := start(t, Policy{Window: 4 * time.Second, Out: out, In: in, SharedFor: 10 * time.Second, Reserve: true})
+			idle := func(seconds int) (shared int) { // returns in how many of them a replica is in reserve
+				for range seconds {
+					r.load(0, 1)
+					shared += r.count(Shared)
+					for _, i := range r.state.Instances { // as a fleet without parking
+						if i.Residency == Warm {
+							r.state = r.state.Without(i.ID)
+						}
+					}
+				}
+				return shared
+			}
+			r.load(5, 1)
+			for r.count(Hot) > 0 {
+				r.load(0, 1)
+			}
+			idle(c.gap - 1) // it is Shared since the last second
+			r.load(5, 1)
+			if kept := idle(300); kept != c.want {
+				t.Errorf("kept for %d s, want %d", kept, c.want)
+			}
+			idle(3600)
+			r.load(5, 1)
+			idle(300) // in which it is of no use
+			r.load(5, 1)
+			if kept := idle(300); kept != 10 {
+				t.Errorf("kept for %d s after an hour, want 10", kept)
+			}
+		})
 	}
 }
