@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 )
 
 // TestBadInput holds that mistakes of the caller's end with code 2 and a message that names the place.
@@ -16,6 +18,7 @@ func TestBadInput(t *testing.T) {
 		name := write(t, filepath.Join(t.TempDir(), "node.yaml"), text)
 		return []string{"--standalone", "--config", name}
 	}
+	devices := write(t, filepath.Join(t.TempDir(), "devices.yaml"), "nosuch: 1\n")
 	for name, test := range map[string]struct {
 		args []string
 		want []string
@@ -36,8 +39,9 @@ func TestBadInput(t *testing.T) {
 		"bad duration":     {file(head + "turn: 5\n"), []string{"node.yaml"}},
 		"no simulation":    {file(head + "simulatedKernels: true\n"), []string{"node.yaml", "simulatedKernels", "simulatedDevices"}},
 		"public metrics":   {file(head + "debugAddress: 0.0.0.0:80\n"), []string{"node.yaml", "debugAddress", "0.0.0.0:80"}},
+		"long directory":   {file(head + "directory: /" + strings.Repeat("d", config.MaxDirectory) + "\n"), []string{"directory: /d", "has 83 bytes, and can have 82"}},
 		"no devices file":  {file(head + "simulatedDevices: /nowhere.yaml\ndirectory: " + m.dir + "\n"), []string{"simulatedDevices", "/nowhere.yaml"}},
-		"bad devices file": {file(head + "simulatedDevices: " + m.config + "\ndirectory: " + m.dir + "\n"), []string{"simulatedDevices", m.config}},
+		"bad devices file": {file(head + "simulatedDevices: " + devices + "\ndirectory: " + m.dir + "\n"), []string{"simulatedDevices", devices}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := node(test.args...).CombinedOutput()

@@ -75,6 +75,9 @@ func readConfig(file string) (c config.Configuration, err error) {
 	if c.Directory == "" {
 		c.Directory, err = config.DefaultDirectory(os.Geteuid(), os.Getenv("XDG_RUNTIME_DIR"))
 	}
+	if len(c.Directory) > config.MaxDirectory {
+		err = fmt.Errorf("directory: %s has %d bytes, and can have %d: paths of sockets in it would be too long", c.Directory, len(c.Directory), config.MaxDirectory)
+	}
 	return c, err
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 	processes "github.com/gshare-dev/gshare/serving/fleet/machine"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 const serveLong = `Serve functions on this machine: pass HTTP requests to as many replicas as the load needs, each on a share of a GPU. Without load there
@@ -75,6 +76,9 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 	starter, err := s.starter(cmd.Context())
 	if err != nil {
 		return err
+	}
+	if err := s.checkSize(cmd.Context(), functions); err != nil {
+		return cli.Usage(fmt.Errorf("%s: %w", file, err))
 	}
 	screen := newScreen(cmd.OutOrStdout(), cmd.ErrOrStderr())
 	defer screen.end()
@@ -170,6 +174,31 @@ func findProgram(f *api.GPUFunction) error {
 		return fmt.Errorf("function %s: spec.template.spec.containers[0].command[0]: %w", f.Name, err)
 	}
 	return nil
+}
+
+// checkSize returns an error if a server of a function could not run on this machine even if no other program had a share.
+func (s *serveRun) checkSize(ctx context.Context, functions []*api.GPUFunction) error {
+	status, err := agent.New(s.socket).Status(ctx)
+	if err != nil {
+		return err
+	}
+	largest := share.Bytes(0)
+	for _, d := range status.Devices {
+		largest = max(largest, d.Memory)
+	}
+	var errs []error
+	for _, f := range functions {
+		wanted := f.Spec.Resources.Share
+		if memory, err := wanted.Memory.Parse(); err == nil && memory.Value() > int64(largest) {
+			errs = append(errs, fmt.Errorf("function %s: %w", f.Name, share.Invalid("spec.resources.share.memory",
+				"%s are more than a GPU of this machine has, %d MiB", wanted.Memory, largest/share.MiB)))
+		}
+		if wanted.GPUs > int64(len(status.Devices)) {
+			errs = append(errs, fmt.Errorf("function %s: %w", f.Name, share.Invalid("spec.resources.share.gpus",
+				"%d are more than this machine has, %d", wanted.GPUs, len(status.Devices))))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // starter returns the command that starts a program on a share: gshare run. It fails if no agent answers.

@@ -45,6 +45,13 @@ func TestServeBadInput(t *testing.T) {
 	}
 	defer taken.Close()
 	good := functionFile(t, `[sleep, "1000"]`)
+	edited := func(old, changed string) string {
+		text, err := os.ReadFile(good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return writeFile(t, "functions.yaml", strings.Replace(string(text), old, changed, 1))
+	}
 	for name, test := range map[string]struct {
 		args []string
 		code int
@@ -57,6 +64,11 @@ func TestServeBadInput(t *testing.T) {
 		"missing program": {[]string{functionFile(t, "[no-such-server]")}, 2, []string{"function f: spec.template.spec.containers[0].command[0]", "no-such-server"}},
 		"no hook":         {[]string{good, "--hook", "/nowhere.so"}, 2, []string{"--hook", "/nowhere.so"}},
 		"no agent":        {[]string{good, "--hook", m.hook, "--socket", "/nowhere/control.sock"}, 1, []string{"is gshare-node --standalone running?"}},
+		"too much memory": {[]string{edited("1Gi", "1024Gi"), "--hook", m.hook}, 2, []string{"functions.yaml: function f: spec.resources.share.memory: 1024Gi are more than", "81920 MiB"}},
+		"no unit":         {[]string{edited("1Gi", "'1024'"), "--hook", m.hook}, 2, []string{`memory: "1024" is less than 1Mi: add a unit`}},
+		"bare number":     {[]string{edited("1Gi", "1024"), "--hook", m.hook}, 2, []string{"memory: 1024: want a string, not number: add its unit"}},
+		"many GPUs":       {[]string{edited("sm: 20", "sm: 100, gpus: 2"), "--hook", m.hook}, 2, []string{"spec.resources.share.gpus: 2 are more than this machine has, 1"}},
+		"an image":        {[]string{edited("command:", "image: server, command:"), "--hook", m.hook}, 2, []string{"containers[0].image: leave it out and name the program to start"}},
 		"address":         {[]string{good, "--hook", m.hook, "--address", taken.Addr().String()}, 2, []string{"--address: ", "in use"}},
 		"metrics address": {[]string{good, "--hook", m.hook, "--metrics-address", taken.Addr().String()}, 2, []string{"--metrics-address: ", "in use"}},
 	} {

@@ -38,8 +38,21 @@ type Listener struct {
 	unlink  sync.Once   // done when the file has been removed, or is to be kept
 }
 
+// maxName is the maximum length of a socket's path: the kernel has 108 bytes for it, and its end takes one.
+const maxName = 107
+
+func checkName(name string) error {
+	if len(name) > maxName {
+		return fmt.Errorf("the path %s of a socket has %d bytes, and can have %d", name, len(name), maxName)
+	}
+	return nil
+}
+
 // Listen opens a socket with the given file mode in place of one that a killed server has left.
 func Listen(network, name string, mode os.FileMode, accepts *rate.Limiter) (_ *Listener, err error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
 	switch info, err := os.Lstat(name); {
 	case err == nil && info.Mode().Type() != os.ModeSocket:
 		return nil, fmt.Errorf("%s exists and is not a socket", name)
@@ -107,6 +120,9 @@ func (l *Listener) Accept() (net.Conn, error) { return l.AcceptUnix() }
 // Dial connects to a socket. Unlike package net, which fails at once if the backlog is full, it waits in the order of arrival, for up to
 // five seconds.
 func Dial(ctx context.Context, network, name string) (*net.UnixConn, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
 	kind := unix.SOCK_STREAM
 	if network == "unixpacket" {
 		kind = unix.SOCK_SEQPACKET

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,32 @@ func TestDialWaits(t *testing.T) {
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 1)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLongName: the kernel's limit is a sentence, and what it takes is taken.
+func TestLongName(t *testing.T) {
+	dir := tempDir(t)
+	longest := filepath.Join(dir, strings.Repeat("s", maxName-len(dir)-1))
+	listener, err := Listen("unix", longest, 0o600, NewLimiter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for name, open := range map[string]func(string) error{
+		"listen": func(name string) error { _, err := Listen("unix", name, 0o600, NewLimiter()); return err },
+		"dial":   func(name string) error { _, err := Dial(t.Context(), "unix", name); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := open(longest + "s"); err == nil || !strings.Contains(err.Error(), "has 108 bytes, and can have 107") {
+				t.Error(err)
+			}
+		})
+	}
+	if conn, err := Dial(t.Context(), "unix", longest); err != nil {
+		t.Error(err)
+	} else {
+		conn.Close()
 	}
 }
 

@@ -28,7 +28,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     command.add_argument("function", help="file.py:Class or module:Class, beside a function example(batch) that returns inputs")
     command.add_argument("-o", "--output", required=True, help="the build file; what it has of other kinds of slices stays")
     command.add_argument("--kind", default="cpu", help="of the slice on which this runs, such as 1g.10gb (default %(default)s)")
-    command.add_argument("--batch", default="1", help="numbers of items, such as 1,2,4 (default %(default)s)")
+    command.add_argument("--batch", type=_batches, default=[1], metavar="N,N", help="numbers of items, such as 1,2,4 (default 1)")
     command.add_argument("--repeats", type=int, default=5, help="of each measurement, of which the median counts (default %(default)s)")
     command.set_defaults(run=_build)
     command = commands.add_parser("spec", help="print spec.pipeline of a GPUFunction from a build file")
@@ -44,7 +44,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     command.add_argument("--start-timeout", type=float, default=120, help="seconds until all stages are ready (default %(default)s)")
     command.add_argument("--name", help="of the model (default: that of the class in lower case)")
     command.add_argument("--host", default="", help="address to listen at (default: all)")
-    command.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8080")), help="(default: PORT of the environment, or 8080)")
+    command.add_argument("--port", type=int, default=os.environ.get("PORT", "8080"), help="(default: PORT of the environment, or 8080)")
     command.add_argument("--timeout", type=float, help="of a request in seconds (default: none, or that of the client)")
     command.set_defaults(run=_serve)
     command = commands.add_parser("stage", help="run one stage of a function that serve --attach serves in another container")
@@ -60,12 +60,18 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return 1
 
 
+def _batches(text: str) -> List[int]:
+    if not all(b.isdecimal() for b in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r} are not whole numbers such as 1,2,4")
+    return [int(b) for b in text.split(",")]
+
+
 def _build(parsed: argparse.Namespace) -> int:
     kind = load_class(parsed.function)
     example: Optional[Callable[[int], object]] = getattr(sys.modules[kind.__module__], "example", None)
     if example is None:
         raise GraphError(f"{parsed.function.rpartition(':')[0]} has no function example(batch)")
-    built = build(kind, example, parsed.output, parsed.kind, [int(b) for b in parsed.batch.split(",")], parsed.repeats)
+    built = build(kind, example, parsed.output, parsed.kind, parsed.batch, parsed.repeats)
     for node in built["nodes"]:
         times = ", ".join(f"{t['nanoseconds'] / 1e6:.3f} ms at {t['batch']}" for t in node["times"][parsed.kind])
         print(f"{node['name']}: {node['memoryBytes']} bytes, {times}, gives {node['gives']}")

@@ -9,6 +9,7 @@ import os
 import tempfile
 import time
 import unittest
+import unittest.mock
 from typing import Any, List, Tuple
 
 import gshare
@@ -146,6 +147,19 @@ class TestBuild(unittest.TestCase):
             with contextlib.redirect_stderr(io.StringIO()) as err:
                 self.assertEqual(main(["build", *arguments, "-o", "/dev/null"]), 1, arguments)
             self.assertTrue(err.getvalue().startswith("gshare: "), err.getvalue())
+
+    def test_batches_that_are_no_numbers(self) -> None:
+        for text in ("x", "1,", "1;2", "-1", "1.5", ""):
+            with self.subTest(text), contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit) as end:
+                main(["build", "tests.functions:Chain", "-o", "/dev/null", "--batch", text])
+            self.assertEqual(end.exception.code, 2)
+            self.assertIn("argument --batch", err.getvalue())
+            self.assertIn("are not whole numbers such as 1,2,4", err.getvalue())
+
+    def test_port_of_the_environment(self) -> None:
+        with unittest.mock.patch.dict("os.environ", PORT="http"), contextlib.redirect_stderr(io.StringIO()) as err, self.assertRaises(SystemExit):
+            main(["serve", "tests.functions:Chain"])
+        self.assertIn("--port", err.getvalue())
 
 
 def _read(file: str) -> Any:

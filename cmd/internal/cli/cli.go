@@ -68,9 +68,14 @@ func Main(cmd *cobra.Command) {
 	err := Execute(ctx, cmd)
 	stop()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), output.Text(err.Error()))
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), output.Text(message(err)))
 		os.Exit(ExitCode(err))
 	}
+}
+
+// message returns the text of an error of a program, whose interruption Go calls a cancelled context.
+func message(err error) string {
+	return strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
 }
 
 // Execute runs a root command. What cobra refuses before the function of a command runs, such as an unknown command or a flag that is required and

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -30,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 			sub := &cobra.Command{Use: "sub", Args: NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 				switch need, _ := cmd.Flags().GetString("need"); need {
 				case "interrupt":
-					return context.Canceled
+					return fmt.Errorf("waiting: %w", context.Canceled)
 				case "usage":
 					return Usagef("wrong")
 				case "own":
@@ -51,6 +53,8 @@ func TestExitCodes(t *testing.T) {
 			cmd.SetArgs(c.args)
 			if err := Execute(t.Context(), cmd); err == nil || ExitCode(err) != c.code {
 				t.Errorf("code %d for %v, want %d", ExitCode(err), err, c.code)
+			} else if text := message(err); strings.Contains(text, "context") || (name == "interrupt") != (text == "waiting: interrupted") {
+				t.Errorf("message %q", text)
 			}
 		})
 	}

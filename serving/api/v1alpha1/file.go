@@ -36,6 +36,7 @@ type filePod struct {
 
 type fileContainer struct {
 	Name           string            `json:"name,omitempty"`
+	Image          string            `json:"image,omitempty"` // refused
 	Command        []string          `json:"command"`
 	Args           []string          `json:"args,omitempty"`
 	Env            []fileVariable    `json:"env,omitempty"`
@@ -87,7 +88,7 @@ func (f *file) function() *GPUFunction {
 }
 
 func (c *fileContainer) container() v1.Container {
-	result := v1.Container{Name: c.Name, Command: c.Command, Args: c.Args}
+	result := v1.Container{Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args}
 	for _, v := range c.Env {
 		result.Env = append(result.Env, v1.EnvVar{Name: v.Name, Value: v.Value})
 	}

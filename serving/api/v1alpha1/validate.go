@@ -207,6 +207,8 @@ func validateContainer(field string, c *v1.Container) error {
 		errs = append(errs, err)
 	}
 	switch {
+	case c.Image != "":
+		report(".image", "leave it out and name the program to start in %s.command: a machine without Kubernetes has no images", field)
 	case len(c.Command) == 0 && len(c.Args) > 0:
 		report(".args", "are added to a command, and there is none: name the program to start in %s.command, as there is no image that has one", field)
 	case len(c.Command) == 0 || c.Command[0] == "":
@@ -302,6 +304,9 @@ func (s *Share) share() (share.Share, error) {
 		return share.Share{}, share.Invalid(share.FieldSM, "is required: percent of a GPU's SMs")
 	}
 	q, err := s.Memory.Parse()
+	if err == nil && q.Sign() > 0 && q.Cmp(*resource.NewQuantity(int64(share.MiB), resource.BinarySI)) < 0 {
+		return share.Share{}, share.Invalid(share.FieldMemory, "%.64q is less than 1Mi: add a unit, such as 1525Mi or 4Gi", string(s.Memory))
+	}
 	if err != nil || q.Cmp(*resource.NewQuantity(int64(share.MiB), resource.BinarySI)) < 0 || q.Cmp(*resource.NewQuantity(int64(share.MaxMemory), resource.BinarySI)) > 0 {
 		return share.Share{}, share.Invalid(share.FieldMemory, "%.64q is no quantity of 1Mi to 1Pi, such as 1525Mi", string(s.Memory))
 	}

@@ -48,12 +48,23 @@ func Plain(err error) error {
 // valueError returns the error of a value, with its field.
 func valueError(text []byte, err error, of reflect.Type) error {
 	wrong := (*json.UnmarshalTypeError)(nil)
-	if !errors.As(err, &wrong) || wrong.Field == "" { // the decoder knows no field of types that decode themselves
-		if path, value := culprit(text, of); path != "" {
-			return share.Invalid(path, "%.64s: %s", value, reason(err))
-		}
+	isType := errors.As(err, &wrong)
+	bare := isType && wrong.Type.Kind() == reflect.String && (wrong.Value == "number" || wrong.Value == "bool")
+	if isType && wrong.Field != "" && !bare { // the decoder knows no field of types that decode themselves
+		return Plain(err)
 	}
-	return Plain(err)
+	path, value, takesText := culprit(text, of)
+	switch {
+	case path == "":
+		return Plain(err)
+	case bare && takesText && wrong.Value == "number": // a type that has units, such as a size, may check them later
+		return share.Invalid(path, "%.64s: want a string, not number: add its unit, or put it in quotes", value)
+	case bare && takesText:
+		return share.Invalid(path, "%.64s: want a string, not %s: put it in quotes", value, wrong.Value)
+	case bare:
+		return share.Invalid(path, "%.64s: a unit is missing, such as 500ms, 30s or 1h30m", value)
+	}
+	return share.Invalid(path, "%.64s: %s", value, reason(err))
 }
 
 // reason returns why a value is refused, without its field.
@@ -79,12 +90,12 @@ func field(path string) string {
 	return strings.Join(levels, ".")
 }
 
-// culprit returns the path of the first value, in the order of names, that cannot be decoded even alone, and the value. A path of "" means that there
-// is none.
-func culprit(text []byte, of reflect.Type) (path, value string) {
+// culprit returns the path of the first value, in the order of names, that cannot be decoded even alone, the value, and whether
+// any text could be there. A path of "" means that there is none.
+func culprit(text []byte, of reflect.Type) (path, value string, takesText bool) {
 	var document map[string]any
 	if json.Unmarshal(text, &document) != nil {
-		return "", ""
+		return "", "", false
 	}
 	refused := func(alone any) bool {
 		text, err := json.Marshal(alone)
@@ -107,12 +118,12 @@ func culprit(text []byte, of reflect.Type) (path, value string) {
 		default:
 			if refused(within(at)) {
 				text, _ := json.Marshal(at) // a value that was decoded
-				path, value = from, string(text)
+				path, value, takesText = from, string(text), !refused(within("text"))
 			}
 		}
 	}
 	search(document, "", func(v any) any { return v })
-	return path, value
+	return path, value, takesText
 }
 
 // kindName returns what users call the values of a kind.

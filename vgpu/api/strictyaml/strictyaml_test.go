@@ -35,11 +35,14 @@ func TestUnmarshal(t *testing.T) {
 		{"size: big", "size: want a whole number, not string"},
 		{"size: 1.5", "size: want a whole number, not number 1.5"},
 		{"name: {a: b}", "name: want a string, not object"},
+		{"name: 50", "name: 50: want a string, not number: add its unit, or put it in quotes"},
+		{"name: yes", "name: true: want a string, not bool: put it in quotes"},
+		{"each: [1s, 10]", "each[1]: 10: a unit is missing, such as 500ms, 30s or 1h30m"},
 		{"active: maybe", "active: want true or false, not string"},
 		{"rates: 3", "rates: want a list, not number"},
 		{"rates: [1, x]", "rates: want a number, not string"},
 		{"wait: soon", `wait: "soon": want a duration with a unit, such as 500ms, 30s or 1h30m`},
-		{"name: a\nwait: 10", "wait: want a string, not number"},
+		{"name: a\nwait: 10", "wait: 10: a unit is missing, such as 500ms, 30s or 1h30m"},
 		{"each: [1s, soon]", `each[1]: "soon": want a duration with a unit, such as 500ms, 30s or 1h30m`},
 	} {
 		t.Run(c.text, func(t *testing.T) {

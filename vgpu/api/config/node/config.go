@@ -195,6 +195,10 @@ func (c Configuration) NewTokens() (*token.Slice, error) {
 // ControlSocket is the name of the socket, in the node agent's directory, on which it serves its control API.
 const ControlSocket = "control.sock"
 
+// MaxDirectory is the maximum length of the node agent's directory. The longest path of a socket in it, runs/00000000/token.sock, then has the 107 bytes
+// that the kernel allows.
+const MaxDirectory = 82
+
 // ProxyDirectory is the name of the directory, in the node agent's directory, that the agent shares with the proxy.
 const ProxyDirectory = "proxy"
 
