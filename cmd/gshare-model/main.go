@@ -87,11 +87,7 @@ func (o *options) serve(ctx context.Context, table model.Table, digest *store.Di
 		engine.Digest = (*[sha256.Size]byte)(digest)
 		engine.Store = &sharedWeights{device: device, socket: o.store, log: log}
 	}
-	config := server.Config{Engine: engine, Inputs: inputs, Version: release.Version()}
-	if o.faults {
-		config.Faults = server.AllFaults()
-	}
-	s := server.New(config)
+	s := server.New(server.Config{Engine: engine, Inputs: inputs, Faults: o.faults, Version: release.Version()})
 	start := time.Now()
 	if err := engine.Load(ctx); err != nil {
 		return err

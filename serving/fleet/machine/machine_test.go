@@ -23,6 +23,7 @@ import (
 const (
 	asServer    = "MACHINE_TEST_SERVER"  // set: this binary is a server
 	startedFile = "MACHINE_TEST_STARTED" // if set, the server has started once the file of this name exists
+	deadFiles   = "MACHINE_TEST_DEAD"    // if set, a directory: while it has a file named as the server's port, the engine of the server is dead
 )
 
 // TestMain lets the test binary also be a server that exits with code 0 on SIGTERM.
@@ -40,7 +41,12 @@ func TestMain(m *testing.M) {
 	}
 	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := os.Stat(cmp.Or(os.Getenv(startedFile), "/"))
-		if err != nil || r.URL.String() != "/ready?x=1" {
+		_, alive := os.Stat(filepath.Join(cmp.Or(os.Getenv(deadFiles), "/none"), os.Getenv("PORT")))
+		switch {
+		case r.Method == http.MethodPost: // as vLLM with a dead engine
+			w.Header().Set("Server-Port", os.Getenv("PORT"))
+			w.WriteHeader(map[bool]int{true: 500, false: 200}[alive == nil])
+		case err != nil || alive == nil || r.URL.String() != "/ready?x=1":
 			w.WriteHeader(503)
 		}
 	}))

@@ -28,7 +28,7 @@ const (
 	probeTimeout = time.Second
 )
 
-// check is a probe that has to succeed once before a process gets requests.
+// check is a probe that has to succeed before a process gets requests.
 type check struct {
 	path    string        // path of a GET request; if empty, the port has to accept a connection
 	delay   time.Duration // time before the first try
@@ -103,8 +103,8 @@ func (c check) simplify(err error) error {
 	return err
 }
 
-// start waits until the process passes its checks. It reports what the process waits for and, in the end, that it is ready. The time for which a
-// process waits for its share does not count. A process that does not pass a check in time is ended.
+// start waits until the process passes its checks, reports what it waits for and that it is ready, and then watches whether it stays so. The time for
+// which a process waits for its share does not count. A process that does not pass a check in time is ended.
 func (p *process) start(ctx context.Context, pid int, command []string) {
 	ticker := time.NewTicker(probePeriod)
 	defer ticker.Stop()
@@ -132,7 +132,50 @@ func (p *process) start(ctx context.Context, pid int, command []string) {
 		}
 	}
 	p.progress.end()
+	p.ready()
+	if probe := p.Function.Container().ReadinessProbe; probe != nil && !p.machine.Unprobed {
+		p.watch(ctx, check{path: probe.HTTPGet.Path, timeout: watchTimeout})
+	}
+}
+
+func (p *process) ready() {
 	p.send(fleet.Event{Kind: fleet.Ready, Address: net.JoinHostPort(loopback, strconv.Itoa(p.port))})
+}
+
+// A process that is ready is probed every watchPeriod, and gets no requests from the watchFailures-th failure in a row until a success. So a server that
+// says that it is not ready is believed within seconds, while one that is too busy to answer has the 30 s that the kubelet gives it by default.
+const (
+	watchPeriod   = time.Second
+	watchTimeout  = 10 * time.Second
+	watchFailures = 3
+)
+
+// watch probes a process that is ready, and reports when it no longer is and when it is again.
+func (p *process) watch(ctx context.Context, c check) {
+	ticker := time.NewTicker(watchPeriod)
+	defer ticker.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ticker.C:
+		case <-p.deleted: // it may say that it is not ready any more while it answers its last requests
+			return
+		case <-ctx.Done():
+			return
+		}
+		err := c.try(ctx, p.port)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if failures++; failures == watchFailures {
+				p.send(fleet.Event{Kind: fleet.Starting, Message: "waits for " + c.target(p.port) + ": " + clean(err.Error())})
+			}
+			continue
+		case failures >= watchFailures:
+			p.ready()
+		}
+		failures = 0
+	}
 }
 
 // starterPrefix is how lines of gshare run itself begin, which say nothing about the program that it starts.

@@ -155,6 +155,9 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 
 // generate generates an answer and counts its tokens in the metrics.
 func (s *Server) generate(ctx context.Context, prompt []byte, tokens int, emit func(string) error) error {
+	if err := s.checkAlive(); err != nil {
+		return err
+	}
 	return s.Engine.Generate(ctx, prompt, tokens, func(token string) error {
 		s.metrics.tokens.Inc()
 		return emit(token)
@@ -169,10 +172,10 @@ type events struct {
 }
 
 // events returns the events of an answer to a client. The header is sent when the request is accepted, long before the first token, as vLLM does. While
-// the model is not loaded, it waits for the first event.
+// the model is not loaded, or the engine is dead, it waits for the first event.
 func (s *Server) events(w http.ResponseWriter) *events {
 	e := &events{w: w}
-	if s.Engine.Loaded() {
+	if s.Engine.Loaded() && s.checkAlive() == nil {
 		e.begin()
 		_ = http.NewResponseController(w).Flush() // if it fails, so does the first event
 	}

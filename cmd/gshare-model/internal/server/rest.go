@@ -19,7 +19,9 @@ type handlers func(pattern string, h func(http.ResponseWriter, *http.Request) er
 // handleREST registers the handlers of the Open Inference Protocol over REST.
 func (s *Server) handleREST(handle handlers) {
 	handle("GET /v2/health/live", func(w http.ResponseWriter, _ *http.Request) error { return nil })
-	handle("GET /v2/health/ready", func(w http.ResponseWriter, _ *http.Request) error { return s.checkReady() })
+	for _, path := range []string{"/v2/health/ready", "/health"} { // the second one is vLLM's
+		handle("GET "+path, func(http.ResponseWriter, *http.Request) error { return s.checkReady() })
+	}
 	handle("GET /v2", func(w http.ResponseWriter, _ *http.Request) error {
 		writeJSON(w, http.StatusOK, map[string]any{"name": serverName, "version": s.Version, "extensions": extensions})
 		return nil

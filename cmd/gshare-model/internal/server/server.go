@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -36,7 +37,7 @@ const maxBody = 1 << 30
 type Config struct {
 	Engine  *model.Engine
 	Inputs  []Tensor // inputs of the model; their shapes lack the batch dimension
-	Faults  Faults   // that clients may ask for; nil: none
+	Faults  bool     // clients may ask for faults
 	Version string   // of the program
 }
 
@@ -44,9 +45,10 @@ type Config struct {
 type Server struct {
 	Config
 	http.Handler
-	stopping atomic.Bool
-	regions  regions
-	metrics  metrics
+	stopping  atomic.Bool
+	deadUntil atomic.Pointer[time.Time] // see checkAlive
+	regions   regions
+	metrics   metrics
 }
 
 // New returns a server.
@@ -69,7 +71,11 @@ func New(c Config) *Server {
 	s.handleOpenAI(handle)
 	handle("POST /{$}", s.plain)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
-	s.Handler = s.metrics.count(c.Faults.handler(grpcService{s}.withGRPC(mux)))
+	s.Handler = grpcService{s}.withGRPC(mux)
+	if c.Faults {
+		s.Handler = s.faults().handler(s.Handler)
+	}
+	s.Handler = s.metrics.count(s.Handler)
 	return s
 }
 
@@ -77,7 +83,9 @@ func New(c Config) *Server {
 func (s *Server) Stop() { s.stopping.Store(true) }
 
 // ready reports whether requests can be served.
-func (s *Server) ready() bool { return !s.stopping.Load() && s.Engine.Loaded() }
+func (s *Server) ready() bool {
+	return !s.stopping.Load() && s.Engine.Loaded() && s.checkAlive() == nil
+}
 
 // statusError is an error with the HTTP status of its answer.
 type statusError struct {
@@ -165,6 +173,9 @@ func (s *Server) infer(ctx context.Context, inputs []*tensor, outputs []wanted) 
 
 // run runs a batch and counts it in the metrics.
 func (s *Server) run(ctx context.Context, rows [][]byte) ([]uint32, error) {
+	if err := s.checkAlive(); err != nil {
+		return nil, err
+	}
 	done := s.metrics.begin(len(rows))
 	sums, err := s.Engine.Infer(ctx, rows)
 	done(err)

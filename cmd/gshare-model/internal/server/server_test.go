@@ -51,7 +51,7 @@ func server(t *testing.T) *Server {
 	if err := e.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Engine: e, Inputs: []Tensor{{"x", "FP32", []int64{2}}}, Faults: AllFaults(), Version: "v0"})
+	return New(Config{Engine: e, Inputs: []Tensor{{"x", "FP32", []int64{2}}}, Faults: true, Version: "v0"})
 }
 
 // ask sends a request and returns its answer; headers are pairs.
@@ -314,7 +314,7 @@ func (w *headerFirst) Flush() {
 // TestFaults checks faults on request, and that a server without the flag has none.
 func TestFaults(t *testing.T) {
 	s := server(t)
-	for fault, want := range map[string]int{"error=500": 500, "delay=1ms": 200, "delay=1ms,error=418": 418, "error": 400, "delay=x": 400, "no": 400} {
+	for fault, want := range map[string]int{"error=500": 500, "delay=1ms": 200, "delay=1ms,error=418": 418, "error": 400, "delay=x": 400, "dead": 400, "no": 400} {
 		if w := ask(s, "POST", "/", "hello", FaultHeader, fault); w.Code != want {
 			t.Errorf("%s: %d, want %d", fault, w.Code, want)
 		}
@@ -342,6 +342,39 @@ func TestFaults(t *testing.T) {
 	defer cancel()
 	if err := send(ctx, "hang"); err == nil || ctx.Err() == nil {
 		t.Errorf("it did not hang: %v", err)
+	}
+}
+
+// TestDeadEngine: while the engine is dead, all that needs it gets an error, and the server says that it is not ready.
+func TestDeadEngine(t *testing.T) {
+	s := server(t)
+	const prompt, stream = `{"messages":[{"role":"user","content":"x"}]}`, `{"messages":[{"role":"user","content":"x"}],"stream":true}`
+	check := func(when string, result, ready int) {
+		t.Helper()
+		for _, r := range []struct {
+			method, path, body string
+			want               int
+		}{
+			{"POST", "/", "hello", result}, {"POST", "/v1/chat/completions", prompt, result}, {"POST", "/v1/chat/completions", stream, result},
+			{"POST", completions, `{"prompt":"x"}`, result}, {"POST", embeddings, `{"input":"x"}`, result},
+			{"POST", infer, `{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[1,2]}]}`, result},
+			{"GET", "/health", "", ready}, {"GET", "/v2/health/ready", "", ready}, {"GET", "/v2/models/m/ready", "", ready},
+			{"GET", "/v2/health/live", "", 200}, {"GET", "/v1/models", "", 200},
+		} {
+			if w := ask(s, r.method, r.path, r.body); w.Code != r.want {
+				t.Errorf("%s: %s %s %s: %d, want %d", when, r.method, r.path, r.body, w.Code, r.want)
+			}
+		}
+	}
+	check("before", 200, 200)
+	for _, step := range []struct {
+		fault         string
+		result, ready int
+	}{{"dead=1h", 500, 503}, {"dead=0s", 200, 200}} {
+		if w := ask(s, "POST", "/", "hello", FaultHeader, step.fault); w.Code != step.result {
+			t.Errorf("the request with %s: %d", step.fault, w.Code)
+		}
+		check("after "+step.fault, step.result, step.ready)
 	}
 }
 
