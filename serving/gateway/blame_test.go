@@ -60,6 +60,60 @@ func TestOnlyReplicaIsNotBlamed(t *testing.T) {
 	}
 }
 
+// TestErrorsOfServer: a replica that answers 500 to all requests, as vLLM does when its engine has died, has answered them. So the only one is never kept
+// from requests as long as it is ready, and whether it gets any beside another one is for its readiness to say.
+func TestErrorsOfServer(t *testing.T) {
+	for name, protocol := range map[string]Protocol{"HTTP": HTTP, "OpenAI": OpenAI} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{Protocol: protocol, SLO: 50 * ms}, func(w *world) {
+				dead, served := map[string]bool{}, map[string]int{}
+				var list []Replica
+				for _, id := range []string{"a", "b"} {
+					w.network.serve(w.T, id+":80", http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+						if served[id]++; dead[id] {
+							rw.WriteHeader(500)
+						}
+					}))
+					list = append(list, Replica{ID: id, Address: id + ":80", Credits: 1})
+				}
+				ready := func(list ...Replica) {
+					if err := w.gateway.SetReplicas(resnet, list); err != nil {
+						w.Fatal(err)
+					}
+				}
+				ask := func(n, status int) {
+					w.Helper()
+					for range n {
+						if a := w.ask(w.Context(), "x"); a.status != status || a.took > 0 {
+							w.Fatalf("%+v, want %d at once", a, status)
+						}
+					}
+				}
+				ready(list[0])
+				dead["a"] = true
+				ask(200, 500)
+				dead["a"] = false
+				ask(1, 200)
+
+				dead["a"] = true
+				ready(list...)
+				ready(list[1])
+				clear(served)
+				ask(200, 200)
+				if served["a"] > 0 {
+					w.Errorf("%v: a gets requests that is not ready", served)
+				}
+				dead["a"] = false
+				ready(list...)
+				ask(200, 200)
+				if served["a"] == 0 {
+					w.Errorf("%v: a gets no requests although it is ready again", served)
+				}
+			})
+		})
+	}
+}
+
 // TestUnreachableReplica checks that a replica that accepts no connections is avoided even if it is the only one, and that requests with which it ended
 // are answered once it is back.
 func TestUnreachableReplica(t *testing.T) {

@@ -187,6 +187,12 @@ func TestAtOnce(t *testing.T) {
 func noInstance(p *v1.Pod) { delete(p.Labels, api.LabelInstance) }
 func notReady(p *v1.Pod)   { p.Status.Conditions[0].Status = v1.ConditionFalse }
 
+// probeFails changes a Ready pod as the kubelet does when the readiness probe of its container has failed.
+func probeFails(p *v1.Pod) {
+	silentNode(p)
+	p.Status.Conditions[1].Status = v1.ConditionFalse
+}
+
 // silentNode changes a Ready pod as the node controller does when its node is silent.
 func silentNode(p *v1.Pod) {
 	notReady(p)
@@ -227,6 +233,7 @@ func TestStates(t *testing.T) {
 	}{
 		"ready":       {newPod("a"), hot},
 		"not ready":   {newPod("a", notReady), none},
+		"probe fails": {newPod("a", probeFails), none},
 		"silent node": {newPod("a", silentNode), " a=10.0.0.1:90/Shared/4"},
 		"silent node for long": {newPod("a", silentNode, func(p *v1.Pod) {
 			p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-silence))
@@ -303,6 +310,23 @@ func TestSilentForLong(t *testing.T) {
 			t.Errorf("%q after the node has answered", got)
 		}
 	})
+}
+
+// TestProbeFails: a pod whose probe fails for a while gets no requests meanwhile, and the other one gets them.
+func TestProbeFails(t *testing.T) {
+	const function, b = "chat slo=200ms HTTP batch=1:", " b=10.0.0.1:90/Hot/4"
+	g, f := newTest()
+	f.SetFunction(newFunction())
+	f.SetPod(newPod("b"))
+	for _, step := range []struct {
+		change func(*v1.Pod)
+		want   string
+	}{{func(*v1.Pod) {}, " a=10.0.0.1:90/Hot/4" + b}, {probeFails, b}, {func(*v1.Pod) {}, " a=10.0.0.1:90/Hot/4" + b}} {
+		f.SetPod(newPod("a", step.change))
+		if got := g.text(); got != function+step.want {
+			t.Errorf("%q, want %q", got, step.want)
+		}
+	}
 }
 
 // TestOwners: the pods of a function are those of the FaSTPods that it controls, as long as all three objects exist.
