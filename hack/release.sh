@@ -59,6 +59,13 @@ for arch in ${ARCHES:-amd64 arm64}; do
   library "$cc" "$dir/root"
 done
 
+for platform in darwin/amd64 darwin/arm64 windows/amd64; do # the kubectl plugin
+  echo "release: build kubectl-gshare for $platform"
+  dir=$programs/${platform/\//_}
+  mkdir -p "$dir"
+  GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 "${compile[@]}" go build -trimpath -ldflags="$ldflags" -o "$dir/" ./cmd/gshare
+done
+
 rm -rf "$out" "$out.part"
 root=$PWD
 mkdir -p "$out.part" # so that a folder with the name of a release is always complete

@@ -276,18 +276,21 @@ func TestTopOfCluster(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	kubeconfig := newCluster(t).kubeconfig(t)
-	cmd := root()
-	setProgram(cmd, "/usr/bin/kubectl-gshare", nil)
-	var out bytes.Buffer
-	cmd.SetOut(&out)
-	cmd.SetArgs([]string{"explain", "--help"})
-	if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "kubectl gshare explain POD") || strings.Contains(out.String(), "\n  gshare ") {
-		t.Errorf("%v: %s", err, out.String())
+	for _, program := range []string{"/usr/bin/kubectl-gshare", "/usr/bin/kubectl-gshare.exe"} {
+		t.Run(program, func(t *testing.T) {
+			cmd, out := root(), bytes.Buffer{}
+			setProgram(cmd, program, nil)
+			cmd.SetOut(&out)
+			cmd.SetArgs([]string{"explain", "--help"})
+			if err := cmd.Execute(); err != nil || !strings.Contains(out.String(), "kubectl gshare explain POD") || strings.Contains(out.String(), "\n  gshare ") {
+				t.Errorf("%v: %s", err, out.String())
+			}
+			if wanted, _ := commandNamed(t, cmd, "top").Flags().GetBool(clusterFlag); !wanted {
+				t.Error("kubectl gshare top looks at this machine")
+			}
+		})
 	}
-	if wanted, _ := commandNamed(t, cmd, "top").Flags().GetBool(clusterFlag); !wanted {
-		t.Error("kubectl gshare top looks at this machine")
-	}
-	cmd, out = root(), bytes.Buffer{}
+	cmd, out := root(), bytes.Buffer{}
 	setProgram(cmd, completeName, []string{"explain", "--kubeconfig", kubeconfig, "-n", "ml", ""})
 	cmd.SetOut(&out)
 	if err := cmd.ExecuteContext(t.Context()); err != nil || !strings.HasPrefix(out.String(), "one\ntwo\nlarge\n") {

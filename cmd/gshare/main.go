@@ -64,7 +64,7 @@ const (
 
 // setProgram adapts the command's name, examples and defaults to the name under which the program was started: gshare or kubectl-gshare.
 func setProgram(cmd *cobra.Command, program string, args []string) {
-	switch filepath.Base(program) {
+	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case pluginName:
 		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gshare"}
 		renameExamples(cmd)

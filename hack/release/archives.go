@@ -26,7 +26,7 @@ func pluginArchive(p platform) string { return "kubectl-gshare_" + p.name() + ".
 func (r *release) writeArchives(platforms []platform) error {
 	for _, p := range platforms {
 		plugin := tree{}
-		if err := plugin.add("kubectl-gshare", filepath.Join(p.dir, "gshare"), 0o755); err != nil {
+		if err := plugin.add(p.executable("kubectl-gshare"), filepath.Join(p.dir, p.executable("gshare")), 0o755); err != nil {
 			return err
 		}
 		if err := r.writeArchive(pluginArchive(p), plugin, p, []string{"gshare"}); err != nil {
@@ -87,10 +87,10 @@ func (r *release) writeKrew(platforms []platform) error {
 			return err
 		}
 		archives = append(archives, map[string]any{
-			"selector": map[string]any{"matchLabels": map[string]any{"os": "linux", "arch": p.arch}},
+			"selector": map[string]any{"matchLabels": map[string]any{"os": p.os, "arch": p.arch}},
 			"uri":      sourceURL + "/releases/download/" + r.version + "/" + pluginArchive(p),
 			"sha256":   sum,
-			"bin":      "kubectl-gshare",
+			"bin":      p.executable("kubectl-gshare"),
 		})
 	}
 	spec["platforms"] = archives
@@ -167,7 +167,7 @@ func (p platform) modules(programs []string) ([]debug.Module, error) {
 		if ext := filepath.Ext(program); ext == ".so" || ext == ".py" {
 			continue
 		}
-		info, err := buildinfo.ReadFile(filepath.Join(p.dir, program))
+		info, err := buildinfo.ReadFile(filepath.Join(p.dir, p.executable(program)))
 		if err != nil {
 			return nil, err
 		}

@@ -49,8 +49,11 @@ const nobody = "65532:65532"
 // searchPath is the search path in an image. It includes /usr/bin, to which NVIDIA's container runtime adds its programs.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// possible reports whether everything that the image needs was built for a platform.
+// possible reports whether everything that the image needs was built for a platform. Others than Linux get the kubectl plugin only.
 func (s *imageSpec) possible(p platform) bool {
+	if p.os != "linux" {
+		return false
+	}
 	for _, source := range s.files {
 		if !p.has(source) {
 			return false
@@ -124,6 +127,9 @@ func (r *release) writeImages(platforms []platform) error {
 		one := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 		count := 0
 		for _, p := range platforms {
+			if p.os != "linux" {
+				continue
+			}
 			if !s.possible(p) {
 				fmt.Printf("no image %s for %s: not all of its programs are built\n", s.name, p.name())
 				continue

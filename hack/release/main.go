@@ -80,23 +80,33 @@ func (r *release) write() error {
 
 // platform is an operating system and an architecture, with the programs that were built for it.
 type platform struct {
-	arch string // Go's name of it, such as amd64
+	os   string // Go's name of it, such as linux
+	arch string // such as amd64
 	dir  string // of its programs
 }
 
-func (p platform) name() string { return "linux_" + p.arch }
+func (p platform) name() string { return p.os + "_" + p.arch }
+
+// executable returns the name of a program's file.
+func (p platform) executable(program string) string {
+	if p.os == "windows" {
+		return program + ".exe"
+	}
+	return program
+}
 
 // has reports whether a program was built for the platform.
 func (p platform) has(program string) bool {
-	_, err := os.Stat(filepath.Join(p.dir, program))
+	_, err := os.Stat(filepath.Join(p.dir, p.executable(program)))
 	return err == nil
 }
 
 // findPlatforms returns the platforms for which there are programs.
 func (r *release) findPlatforms() ([]platform, error) {
 	var found []platform
-	for _, arch := range []string{"amd64", "arm64"} {
-		p := platform{arch: arch}
+	for _, p := range []platform{
+		{os: "linux", arch: "amd64"}, {os: "linux", arch: "arm64"}, {os: "darwin", arch: "amd64"}, {os: "darwin", arch: "arm64"}, {os: "windows", arch: "amd64"},
+	} {
 		p.dir = filepath.Join(r.programs, p.name())
 		if p.has("gshare") {
 			found = append(found, p)

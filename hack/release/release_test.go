@@ -49,6 +49,8 @@ func build(t *testing.T) string {
 			write(t, filepath.Join(programs, name), string(program))
 		}
 	}
+	write(t, filepath.Join(dir, "programs", "darwin_arm64", "gshare"), string(program))
+	write(t, filepath.Join(dir, "programs", "windows_amd64", "gshare.exe"), string(program))
 	write(t, filepath.Join(programs, "root", "lib64", "ld.so"), "library")
 	return filepath.Dir(programs)
 }
@@ -106,9 +108,18 @@ func TestRelease(t *testing.T) {
 		}
 	})
 	t.Run("plugin", func(t *testing.T) {
-		sum, err := sha256Of(filepath.Join(out, "kubectl-gshare_linux_amd64.tar.gz"))
-		if err != nil || !strings.Contains(read(t, filepath.Join(out, "krew-gshare.yaml")), sum) {
-			t.Errorf("krew's manifest does not have %s, %v", sum, err)
+		krew := read(t, filepath.Join(out, "krew-gshare.yaml"))
+		for platform, program := range map[string]string{"linux_amd64": "kubectl-gshare", "darwin_arm64": "kubectl-gshare", "windows_amd64": "kubectl-gshare.exe"} {
+			archive := filepath.Join(out, "kubectl-gshare_"+platform+".tar.gz")
+			system, arch, _ := strings.Cut(platform, "_")
+			sum, err := sha256Of(archive)
+			want := "- bin: " + program + "\n    selector:\n      matchLabels:\n        arch: " + arch + "\n        os: " + system + "\n    sha256: " + sum
+			if err != nil || !strings.Contains(krew, want) {
+				t.Errorf("krew's manifest does not have %s, %v:\n%s", want, err, krew)
+			}
+			if files, err := exec.Command("tar", "-tzf", archive).Output(); err != nil || !slices.Contains(strings.Fields(string(files)), program) {
+				t.Errorf("%s has %s (%v)", archive, files, err)
+			}
 		}
 	})
 	t.Run("machine", func(t *testing.T) { checkMachine(t, filepath.Join(out, "gshare_v0.1.0_linux_amd64.tar.gz")) })
