@@ -54,7 +54,7 @@ func servingCluster(t *testing.T) *apiServer {
 	}
 	a.events = []v1.Event{
 		event(30, serving.EventScaledFromZero, "Create", "Create replica 1: requests came while there was no replica (load 1/s)"),
-		event(5, serving.EventScaled, "Create", "Create replica 2: the load was above the capacity of all replicas for half of the window (load 70/s)"),
+		event(5, serving.EventScaled, "Create", "Create replica 2: the load was above the capacity of all replicas in the last second (load 70/s)"),
 	}
 	earlier := event(50, serving.EventScaledFromZero, "Create", "Create replica 9")
 	earlier.InvolvedObject.UID = "f0" // of a function that had the name before

@@ -14,7 +14,7 @@ import (
 // replicas returns the input of a function whose replicas answer a request in 100 ms, hold a fifth of a GPU and start in 2 s, with requests at the
 // given times.
 func replicas(until time.Duration, change func(*Replicas), at ...time.Duration) *Input {
-	out, in := scaling.Votes(4)
+	out, in := 2, 3
 	r := &Replicas{
 		Share: share.Share{SMRequest: 500, SMLimit: 500, QuotaRequest: 400, QuotaLimit: share.Whole, Memory: share.MiB}, Rate: 8, Takes: 100 * ms, Ends: 500 * ms,
 		Policy: scaling.Policy{Window: 4 * time.Second, Out: out, In: in, SharedFor: 2 * time.Second, Predict: scaling.Kalman},

@@ -243,7 +243,7 @@ func (n *NodeSpec) matches(row SliceTime, p *mig.Profile) bool {
 
 // build returns the replicas that the specification describes. The simulation itself rejects what makes no valid policy.
 func (r *ReplicasSpec) build(memory share.Bytes) (*Replicas, error) {
-	window, keep := cmp.Or(r.Window, 20), cmp.Or(r.KeepShared, 30)
+	window, keep := cmp.Or(r.Window, 10), cmp.Or(r.KeepShared, 120)
 	for name, t := range map[string]float64{"takes": r.Takes, "ends": r.Ends, "keepShared": keep, "quotaWindow": r.QuotaWindow} {
 		if !(t >= 0 && t <= 24*3600) {
 			return nil, share.Invalid(name, "%v s is outside 0 to 86400", t)

@@ -81,7 +81,7 @@ func TestReplicasSpec(t *testing.T) {
 	}
 	want := Replicas{
 		Share: share.Share{SMRequest: 120, SMLimit: 120, QuotaRequest: 400, QuotaLimit: 400, Memory: 2000 * share.MiB}, Rate: 35, Takes: 10 * ms,
-		Policy: scaling.Policy{Window: 20 * time.Second, Out: 10, In: 15, Max: 10, SharedFor: 30 * time.Second, Reserve: true},
+		Policy: scaling.Policy{Window: 10 * time.Second, Out: 1, In: 5, Max: 10, SharedFor: 2 * time.Minute, Reserve: true},
 	}
 	got := *in.Functions[0].Replicas
 	got.Policy.Predict = nil

@@ -70,8 +70,8 @@ func why(s *api.Scaling, r scaling.Rule) string {
 var rules = map[scaling.Rule]string{
 	scaling.FromZero:  "requests came while there was no replica",
 	scaling.Overflow:  "the load is above the capacity of the others",
-	scaling.ScaleOut:  "the load was above the capacity of all replicas for half of the window",
-	scaling.ScaleIn:   "one replica fewer would have been enough for three quarters of the window",
+	scaling.ScaleOut:  "the load was above the capacity of all replicas in the last second",
+	scaling.ScaleIn:   "one replica fewer would have been enough for more than half of the window",
 	scaling.Displaced: "only one replica at a time is kept in reserve",
 	scaling.Work:      "requests that take long hold all places, or soon will",
 	scaling.Refused:   "more requests are refused than the objective allows",

@@ -22,9 +22,9 @@ func TestDecisions(t *testing.T) {
 		then   scaling.Residency
 	}{
 		"cold start": {scaling.Create, scaling.FromZero, 1, 0, "Normal ScaledFromZero Create Create replica 3: requests came while there was no replica (load 1/s)", scaling.Hot},
-		"load":       {scaling.Create, scaling.ScaleOut, 64.123, 0, "Normal Scaled Create Create replica 3: the load was above the capacity of all replicas for half of the window (load 64/s)", scaling.Hot},
+		"load":       {scaling.Create, scaling.ScaleOut, 64.123, 0, "Normal Scaled Create Create replica 3: the load was above the capacity of all replicas in the last second (load 64/s)", scaling.Hot},
 		"promote":    {scaling.Promote, scaling.Overflow, 70, 0, "Normal Scaled Promote Take replica 3 out of reserve: the load is above the capacity of the others (load 70/s)", scaling.Hot},
-		"demote":     {scaling.Demote, scaling.ScaleIn, 2, 0, "Normal Scaled Demote Keep replica 3 in reserve: one replica fewer would have been enough for three quarters of the window (load 2/s)", scaling.Hot},
+		"demote":     {scaling.Demote, scaling.ScaleIn, 2, 0, "Normal Scaled Demote Keep replica 3 in reserve: one replica fewer would have been enough for more than half of the window (load 2/s)", scaling.Hot},
 		"votes out":  {scaling.Create, scaling.ScaleOut, 64, 1, "Normal Scaled Create Create replica 3: the load was above the capacity of all replicas in 1 of the last 20 s (load 64/s)", scaling.Hot},
 		"votes in":   {scaling.Demote, scaling.ScaleIn, 2, 19, "Normal Scaled Demote Keep replica 3 in reserve: one replica fewer would have been enough in more than 19 of the last 20 s (load 2/s)", scaling.Hot},
 		"delete":     {scaling.Delete, scaling.Unneeded, 0, 0, "Normal Scaled Delete Delete replica 3: it was not needed for as long as keepShared says (load 0/s)", scaling.Warm},
@@ -36,6 +36,7 @@ func TestDecisions(t *testing.T) {
 			recorder := events.NewFakeRecorder(1)
 			recorder.Verbose = true
 			f := function(t, nil)
+			f.Spec.Scaling.Window = "20s"
 			if test.votes > 0 {
 				f.Spec.Scaling.ScaleOutVotes, f.Spec.Scaling.ScaleInVotes = new(test.votes), new(test.votes)
 			}

@@ -362,7 +362,7 @@ func restartWhileReplacing(t *testing.T, has residency.Wanted, after int) (compl
 	ended := first.serveUntil(f, after, 20*time.Second)
 	second := newCluster(t, first.objects()...)
 	second.uids.Store(first.uids.Load())
-	second.serveUntil(f, 0, 80*time.Second)
+	second.serveUntil(f, 0, 200*time.Second)
 	p := second.one()
 	if w := wantedOf(p); p.Name == "full" || w.Level != residency.Hot {
 		t.Errorf("%s is to be %+v, want another pod that is Hot", p.Name, w)
@@ -384,7 +384,7 @@ func TestRestartAfterReplacement(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := newCluster(t, f, fp, full, other)
-		c.serveUntil(f, 0, 80*time.Second)
+		c.serveUntil(f, 0, 200*time.Second)
 		if p := c.one(); p.Name != "other" {
 			t.Errorf("%s is left", p.Name)
 		}

@@ -107,7 +107,7 @@ func withGuest(t *testing.T, scaling string, change func(*api.GPUFunction), test
 func TestGuestHasNoReplicas(t *testing.T) {
 	for name, fleetFirst := range map[string]bool{"gateway first": false, "fleet first": true} {
 		t.Run(name, func(t *testing.T) {
-			withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", func(*api.GPUFunction) {}, func(w *world) {
+			withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s, window: 20s, scaleOutVotes: 10, scaleInVotes: 15", func(*api.GPUFunction) {}, func(w *world) {
 				check := func(when string, host, own int) {
 					w.Helper()
 					if h, g := w.of("f"), w.of("g"); h != host || g != own {
@@ -161,7 +161,7 @@ func TestGuestWakesHost(t *testing.T) {
 // TestHeavyGuest checks that a guest with much more load than its host keeps its replicas until the host has enough for both, and that the reverse holds on
 // the way back. Since one replica is not enough for the load, requests would otherwise be lost.
 func TestHeavyGuest(t *testing.T) {
-	withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", func(*api.GPUFunction) {}, func(w *world) {
+	withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s, window: 20s, scaleOutVotes: 10, scaleInVotes: 15", func(*api.GPUFunction) {}, func(w *world) {
 		w.follow()
 		sleep(10 * second)
 		var loads sync.WaitGroup
@@ -271,7 +271,7 @@ func TestHostOfEarlierFleet(t *testing.T) {
 func TestHostAndGuestSwap(t *testing.T) {
 	for name, between := range map[string]time.Duration{"at once": 0, "before it is ready": second, "a period of the planner": 5 * second, "later": 2 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
-			withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", func(*api.GPUFunction) {}, func(w *world) {
+			withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s, window: 20s, scaleOutVotes: 10, scaleInVotes: 15", func(*api.GPUFunction) {}, func(w *world) {
 				w.follow()
 				serve := func(function, host gateway.FunctionName) { w.fleet.SetHost(function, host, gateway.FunctionName{}) }
 				first := gateway.FunctionName{Namespace: "default", Name: "f"}

@@ -209,7 +209,7 @@ const capacity = 100
 
 // function returns a function as users would write it, except that in a short run it scales within seconds.
 func function(n int) *api.GPUFunction {
-	window, keep := api.Duration("20s"), api.Duration("30s") // the defaults
+	window, keep := api.Duration("10s"), api.Duration("2m") // the defaults
 	if *functionCount < many {
 		window, keep = "3s", "1s"
 	}

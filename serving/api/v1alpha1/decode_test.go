@@ -34,7 +34,7 @@ func TestDefaults(t *testing.T) {
 	s := f.Spec.Scaling
 	if f.Namespace != "default" || f.Share() != want || f.Grace() != 30*time.Second || f.Container().Name != "server" || f.Spec.Protocol != HTTP || f.Spec.Batching.MaxBatch != 1 ||
 		f.Spec.SLO.Latency.Value() != 69*time.Millisecond || s.MinReplicas != 0 || *s.MaxReplicas != 10 || *s.Concurrency != 1 ||
-		s.Window.Value() != 20*time.Second || s.KeepShared.Value() != 30*time.Second {
+		s.Window.Value() != 10*time.Second || s.KeepShared.Value() != 2*time.Minute {
 		t.Errorf("%+v", f)
 	}
 }

@@ -312,34 +312,35 @@ type Scaling struct {
 	// +kubebuilder:validation:Maximum=10000
 	Concurrency *int `json:"concurrency,omitempty"`
 
-	// window is the period of load samples, one per second, that scaling looks at: 2s to 1h. If half of them (scaleOutVotes) exceed what all replicas
-	// can serve, replicas are added. If three quarters (scaleInVotes) are below what one replica fewer could serve, one is given up.
+	// window is the period of load samples, one per second, that scaling looks at: 2s to 1h. If one of them (scaleOutVotes) exceeds what all replicas
+	// can serve, replicas are added. If more than half (scaleInVotes) are below what one replica fewer could serve, one is given up.
 	// +optional
-	// +kubebuilder:default="20s"
+	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('2s') && duration(self) <= duration('1h')",message="want a duration of 2s to 1h, such as 20s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('2s') && duration(self) <= duration('1h')",message="want a duration of 2s to 1h, such as 10s"
 	Window Duration `json:"window,omitempty"`
 
-	// scaleOutVotes is how many samples of the window must exceed what the replicas can serve before replicas are added. 1 adds them at once. Defaults
-	// to half of the window.
+	// scaleOutVotes is how many samples of the window must exceed what the replicas can serve before replicas are added. Defaults to 1, which adds them at
+	// once.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	ScaleOutVotes *int `json:"scaleOutVotes,omitempty"`
 
-	// scaleInVotes gives up replicas when more than this number of samples of the window show that fewer suffice. Defaults to three quarters of the
+	// scaleInVotes gives up replicas when more than this number of samples of the window show that fewer suffice. Defaults to half of the
 	// window. One less than the window keeps replicas for a whole window after they were needed.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3599
 	ScaleInVotes *int `json:"scaleInVotes,omitempty"`
 
-	// keepShared is how long a replica that was given up stays in reserve before it is stopped: 1ms to 24h. It gets requests only when the others are
+	// keepShared is how long a replica that was given up stays in reserve before it is stopped: 1ms to 24h, and up to eight times as long where the
+	// load has come back later than that. It gets requests only when the others are
 	// busy, and serves again at once when the load rises.
 	// +optional
-	// +kubebuilder:default="30s"
+	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="want a duration of 1ms to 24h, such as 30s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="want a duration of 1ms to 24h, such as 2m"
 	KeepShared Duration `json:"keepShared,omitempty"`
 
 	// keepWarm is how long a replica stays parked after its time in reserve: 1s to 168h. If not set, none is parked. Only in a cluster, for servers that

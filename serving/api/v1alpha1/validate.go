@@ -35,8 +35,8 @@ func (f *GPUFunction) setDefaults() {
 	setDefault(&s.Shares, SingleShare)
 	setPointer(&s.MaxReplicas, max(10, s.MinReplicas))
 	setPointer(&s.Concurrency, 1)
-	setDefault(&s.Window, "20s")
-	setDefault(&s.KeepShared, "30s")
+	setDefault(&s.Window, "10s")
+	setDefault(&s.KeepShared, "2m")
 	if f.Spec.Resources.Share != nil {
 		setPointer(&f.Spec.Resources.Share.Quota, 100)
 	}

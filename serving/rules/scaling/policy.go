@@ -23,8 +23,9 @@ type Policy struct {
 	Predict Predictor // default MeanOrTrend
 }
 
-// Votes returns a GPUFunction's default Out and In for a window of the given number of samples: half and three quarters of them.
-func Votes(samples int) (out, in int) { return samples / 2, min(samples-1, samples*3/4) }
+// Votes returns a GPUFunction's default Out and In for a window of the given number of samples: one, as requests that come while replicas are missing
+// are late, and half of them, as a replica that is given up too early is in reserve.
+func Votes(samples int) (out, in int) { return 1, max(1, samples/2) }
 
 func (p Policy) withDefaults() Policy {
 	orDefault(&p.Window, 40*time.Second)

@@ -76,7 +76,7 @@ func (s *served) second(t *testing.T, now, come int) {
 }
 
 func long(t *testing.T) *served {
-	out, in := Votes(20)
+	out, in := 10, 15
 	c := size
 	c.Throughput = 1
 	return &served{
@@ -158,7 +158,7 @@ func TestReserveIsLearned(t *testing.T) {
 		"gap beyond the bound":    {100, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, in := Votes(4)
+			out, in := 2, 3
 			r := start(t, Policy{Window: 4 * time.Second, Out: out, In: in, SharedFor: 10 * time.Second, Reserve: true})
 			idle := func(seconds int) (shared int) { // returns in how many of them a replica is in reserve
 				for range seconds {
