@@ -117,3 +117,11 @@ func TestReplicasPhase(t *testing.T) {
 		t.Errorf("%.2f to %.2f %% missed", least, most)
 	}
 }
+
+// TestReplicasShipped: for functions with nothing but replicas, policy gshare is what GPUFunctions get.
+func TestReplicasShipped(t *testing.T) {
+	at := []time.Duration{0, 0, 250 * ms, 5 * time.Second}
+	if a, b := run(t, replicas(20*time.Second, nil, at...), "gshare"), run(t, replicas(20*time.Second, nil, at...), "replicas"); a.GPUSeconds != b.GPUSeconds || a.Violations != b.Violations {
+		t.Errorf("%+v, want %+v", a, b)
+	}
+}

@@ -140,11 +140,13 @@ func Policies() []Policy {
 // constructor is a function that creates the simulation of a policy for an input.
 type constructor func(in *Input, c *clock, r *record) (simulation, error)
 
-// byHardware returns a constructor that simulates the first kind of hardware in the input: whole GPUs, MIG instances, or functions billed
-// per call.
+// byHardware returns a constructor that simulates the first kind of hardware in the input: replicas on a cluster, if the functions have nothing else, whole
+// GPUs, MIG instances, or functions billed per call.
 func byHardware(shares, migs, calls constructor) constructor {
 	return func(in *Input, c *clock, r *record) (simulation, error) {
 		switch {
+		case !slices.ContainsFunc(in.Functions, func(f Function) bool { return f.Replicas == nil || len(f.Points) > 0 }):
+			return newReplicaSimulation(in, c, r)
 		case in.GPUs > 0:
 			return shares(in, c, r)
 		case len(in.MIG.GPUs) > 0:

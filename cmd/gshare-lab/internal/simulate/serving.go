@@ -40,8 +40,8 @@ On a cluster with room for all (replicas of each function):
   replicas      GPUFunctions: replicas of one share that scale as spec.scaling says
 On whole GPUs (turns of each function):
   turns         GPUFunctions of class swap: one server at a time runs on each GPU
-On any of the first three:
-  gshare        all of these; uses the first of the three kinds in the profiles file
+On any but the last:
+  gshare        all of these; what ships, replicas, for functions that have nothing else, or the first of the first three kinds in the profiles file
 
 Figures of each run:
   slo_violation_percent  requests answered late, refused or not answered
