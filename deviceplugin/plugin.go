@@ -86,7 +86,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 		return err
 	}
 	service := newService(p.Node)
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.UnaryInterceptor(logCalls(p.Log)))
 	api.RegisterDevicePluginServer(server, service)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -210,6 +210,16 @@ type service struct {
 
 func newService(node Node) *service {
 	return &service{node: node, watching: make(chan struct{}, 1), lost: make(chan struct{}, 1), ending: make(chan struct{})}
+}
+
+// logCalls logs each call of the kubelet, or of a proxy, with its answer.
+func logCalls(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, call *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		began := time.Now()
+		answer, err := handle(ctx, request)
+		log.Debug("call", "method", call.FullMethod, "request", request, "answer", answer, "took", time.Since(began), "error", err)
+		return answer, err
+	}
 }
 
 // signal sends to a channel with a buffer of one, unless the buffer is full. It never blocks.

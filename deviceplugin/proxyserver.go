@@ -66,12 +66,12 @@ func (s *ProxyServer) Listen() (net.Listener, error) {
 // Serve answers proxies until the context ends.
 func (s *ProxyServer) Serve(ctx context.Context, listener net.Listener) {
 	server := grpc.NewServer(
-		grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			if err := s.checkProtocol(ctx); err != nil {
 				return nil, err
 			}
 			return handle(ctx, request)
-		}),
+		}, logCalls(s.Log)),
 		grpc.StreamInterceptor(func(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 			if err := s.checkProtocol(stream.Context()); err != nil {
 				return err

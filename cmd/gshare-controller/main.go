@@ -37,6 +37,7 @@ type options struct {
 	kubeconfig, namespace, service, token, domain, metrics, health, keda, pprof, profileImage string
 	elect, profileFunctions                                                                   bool
 	gates                                                                                     *features.Gates
+	log                                                                                       *slog.Logger
 }
 
 func command() *cobra.Command {
@@ -66,6 +67,7 @@ func command() *cobra.Command {
 	f.BoolVar(&o.profileFunctions, "profile-functions", true, "measure functions with protocol OIP that set no share, rate or profileRef, by creating a GPUProfile of the same name")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only while leading")
 	o.gates.AddFlag(f)
+	o.log = cli.NewLog(os.Stderr, cli.AddLogLevel(f))
 	cmd.AddCommand(measureCommand())
 	return cmd
 }
@@ -86,7 +88,7 @@ const (
 )
 
 func run(ctx context.Context, o options) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	log := o.log
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	config, err := configOf(o.kubeconfig)
 	if err != nil {

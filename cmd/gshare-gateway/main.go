@@ -36,6 +36,7 @@ type options struct {
 	peers, peerSelector     string
 	kubeconfig              string
 	grace                   time.Duration
+	log                     *slog.Logger
 }
 
 func command() *cobra.Command {
@@ -65,13 +66,16 @@ func command() *cobra.Command {
 	f.StringVar(&o.peerSelector, "peer-selector", "app=gshare-gateway", "label selector of the gateway pods")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: the in-cluster configuration)")
 	f.DurationVar(&o.grace, "termination-grace", 30*time.Second, "time after SIGTERM until open requests are aborted")
+	o.log = cli.NewLog(os.Stderr, cli.AddLogLevel(f))
 	features.New("gshare-gateway").AddFlag(f) // none is for gateways, but all programs accept the same list
 	return cmd
 }
 
 // run sets up the parts of the gateway, and serves until ctx ends.
 func (o *options) run(ctx context.Context) error {
-	log := newLog()
+	log := o.log
+	klog.SetSlogLogger(log) // Kubernetes' client libraries log to it, too
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	config, err := o.config()
 	if err != nil {
 		return cli.Usage(err)
@@ -94,7 +98,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g := gateway.New(gateway.Config{Metrics: registry, Callers: callers, Peers: gateways.peers, PeerTLS: gateways.tls()})
+	g := gateway.New(gateway.Config{Metrics: registry, Log: log, Callers: callers, Peers: gateways.peers, PeerTLS: gateways.tls()})
 	reports := report.New(g, podName())
 	cache, err := kubernetes.NewCache(config, kubernetes.NewFunctions(g, reports, log), log)
 	if err != nil {
@@ -120,14 +124,6 @@ func (o *options) run(ctx context.Context) error {
 	both.Go(func() error { return server.serve(ctx, listeners[0]) })
 	both.Go(func() error { return gateways.serve(ctx, g, o.grace, log.With("port", "peers")) })
 	return both.Wait()
-}
-
-// newLog returns the log of the gateway, and makes Kubernetes' client libraries write to it.
-func newLog() *slog.Logger {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	klog.SetSlogLogger(log)
-	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
-	return log
 }
 
 // config returns the client configuration for the API server.

@@ -35,8 +35,7 @@ import (
 const bindTime = 2 * time.Second
 
 // serveNode runs the agent of a Kubernetes node until the context is cancelled, and returns when the agent has shut down.
-func serveNode(ctx context.Context, c config.Configuration) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+func serveNode(ctx context.Context, c config.Configuration, log *slog.Logger) error {
 	node, err := connect(&c, log)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func TestNodeMistakes(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			broken := c
 			change(&broken.Kubernetes)
-			err := serveNode(t.Context(), broken)
+			err := serveNode(t.Context(), broken, slog.New(slog.DiscardHandler))
 			if err == nil || !strings.Contains(err.Error(), field) || cli.ExitCode(err) != 2 {
 				t.Errorf("%v", err)
 			}

@@ -26,6 +26,7 @@ func command() *cobra.Command {
 	var alone bool
 	var file string
 	gates := features.New("gshare-node")
+	var log *slog.Logger
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-node [--standalone] [--config FILE]",
 		Short: "Share the GPUs of this machine",
@@ -46,18 +47,19 @@ func command() *cobra.Command {
 				return cli.Usage(errors.New("simulatedKernels: only with --standalone"))
 			}
 			if alone {
-				return serve(cmd.Context(), c)
+				return serve(cmd.Context(), c, log)
 			}
 			if err := refuse(gates, c.Kubernetes); err != nil {
 				return cli.Usage(err)
 			}
-			return serveNode(cmd.Context(), c)
+			return serveNode(cmd.Context(), c, log)
 		},
 	})
 	cmd.Flags().BoolVar(&alone, "standalone", false, "run on a machine without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
 	gates.AddFlag(cmd.Flags())
-	cmd.AddCommand(uninstallCommand(), proxyCommand(), storeCommand())
+	log = cli.NewLog(os.Stderr, cli.AddLogLevel(cmd.PersistentFlags()))
+	cmd.AddCommand(uninstallCommand(log), proxyCommand(log), storeCommand())
 	return cmd
 }
 
@@ -82,8 +84,7 @@ func readConfig(file string) (c config.Configuration, err error) {
 }
 
 // serve runs the standalone agent, for machines without Kubernetes, until the context is cancelled.
-func serve(ctx context.Context, c config.Configuration) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+func serve(ctx context.Context, c config.Configuration, log *slog.Logger) error {
 	lock, err := lockDirectory(c.Directory)
 	if err != nil {
 		return err

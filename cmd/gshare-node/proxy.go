@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-func proxyCommand() *cobra.Command {
+func proxyCommand(log *slog.Logger) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "proxy [--config FILE]",
@@ -30,7 +29,7 @@ func proxyCommand() *cobra.Command {
 			}
 			proxy := deviceplugin.NewProxy(deviceplugin.ProxyOptions{
 				Directory: filepath.Join(c.Directory, config.ProxyDirectory), Plugins: c.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU),
-				CDI: cdi.Directory(c.Kubernetes.CDI), Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+				CDI: cdi.Directory(c.Kubernetes.CDI), Log: log,
 			})
 			stop, err := listenHTTP(c.Kubernetes.ProxyListen, proxy.Handler())
 			if err != nil {

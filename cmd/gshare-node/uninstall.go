@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 // retryPeriod is the pause between two attempts to remove what the agent left on the node.
 const retryPeriod = 2 * time.Second
 
-func uninstallCommand() *cobra.Command {
+func uninstallCommand(log *slog.Logger) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "uninstall [--config FILE]",
@@ -34,15 +33,14 @@ func uninstallCommand() *cobra.Command {
 			if err != nil {
 				return cli.Usage(err)
 			}
-			return serveUninstall(cmd.Context(), c)
+			return serveUninstall(cmd.Context(), c, log)
 		},
 	}
 	cmd.Flags().StringVar(&file, "config", "", "configuration file of the agent")
 	return cmd
 }
 
-func serveUninstall(ctx context.Context, c config.Configuration) error {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+func serveUninstall(ctx context.Context, c config.Configuration, log *slog.Logger) error {
 	at, err := connect(&c, log)
 	if err != nil {
 		return err

@@ -45,6 +45,7 @@ requests that it has accepted and ends. A second signal ends it and the replicas
 type serveRun struct {
 	address, metrics string
 	hook, socket     string
+	level            slog.Leveler // of the log
 	inTurn           bool
 }
 
@@ -64,6 +65,7 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&s.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
 	addSocket(f, &s.socket)
 	f.BoolVar(&s.inTurn, "in-turn", false, "run one server at a time on each GPU, and let the functions take turns by the deadlines of waiting requests")
+	s.level = cli.AddLogLevel(f)
 	return cmd
 }
 
@@ -82,9 +84,9 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 	}
 	screen := newScreen(cmd.OutOrStdout(), cmd.ErrOrStderr())
 	defer screen.end()
-	log := slog.New(slog.NewTextHandler(screen, nil))
+	log := cli.NewLog(screen, s.level)
 	registry := prometheus.NewRegistry()
-	g := gateway.New(gateway.Config{Metrics: registry})
+	g := gateway.New(gateway.Config{Metrics: registry, Log: log})
 	m := processes.New(starter, func(replica, line string) { fmt.Fprintf(screen, "%s | %s\n", replica, line) })
 	f, err := s.servers(cmd.Context(), g, m, log, registry, functions)
 	if err != nil {

@@ -89,6 +89,7 @@ func (g *granter) admit(claim grant.Claim) error {
 		_ = g.files.Remove(deviceid.Key(granted.DeviceIDs)) // just given to another container: like Allocate, leaves no file of the earlier one
 		return grant.Ambiguous("the kubelet has given device IDs %v away", granted.DeviceIDs)
 	}
+	g.Log.Info("granted a share", "container", granted.String(), "deviceIDs", granted.DeviceIDs)
 	g.publish()
 	if granted.Residency != (residency.Reached{}) {
 		signal(g.wake) // so that the level is reported

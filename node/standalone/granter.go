@@ -135,6 +135,7 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 		return refusalOf(err), false
 	}
 	g.watch(r)
+	g.Log.Info("run started", "run", r.ID, "name", r.Name, "pid", w.process.PID)
 	w.grant <- g.server.grantOf(r)
 	return nil, false
 }

@@ -238,6 +238,7 @@ func (c *Container) accept() {
 			conn.Close()
 			continue
 		}
+		c.server.Log.Debug("process connected", "container", c.ID, "pid", peer.PID, "uid", peer.UID)
 		c.serving.Go(func() { c.serveConnection(conn, peer) })
 	}
 }

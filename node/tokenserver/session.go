@@ -54,6 +54,7 @@ func (k *connection) openSession(hello *tokenwire.Hello) error {
 	for _, client := range s.clients {
 		client.server.closeFile()
 	}
+	k.server.Log.Debug("opened a session", "container", k.ID, "pid", pid, "session", s.id, "previous", s.previous, "vgpus", len(s.vgpus))
 	return nil
 }
 
@@ -149,6 +150,7 @@ func (k *connection) endSession() {
 		v.Slice.mu.Unlock()
 		k.server.returnPages(1)
 	}
+	k.server.Log.Debug("ended a session", "container", k.ID, "pid", s.pid, "session", s.id)
 }
 
 // awaitUnused blocks until no process has the page of the client mapped and returns true, or returns false if the container is closed

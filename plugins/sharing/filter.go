@@ -91,7 +91,7 @@ func (p *Plugin) cycleOf(state fwk.CycleState) (*cycle, *fwk.Status) {
 }
 
 // Filter refuses nodes whose slices cannot hold the pod, and nodes whose inventory or placements cannot be trusted.
-func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c, status := p.cycleOf(state)
 	if status != nil {
 		return status
@@ -100,6 +100,9 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info
 		return nil
 	}
 	_, status = p.evaluateNode(c, info)
+	if log := klog.FromContext(ctx).V(5); log.Enabled() && status != nil {
+		log.Info("Refused a node", "pod", klog.KObj(pod), "node", klog.KObj(info.Node()), "reason", status.Message())
+	}
 	return status
 }
 

@@ -24,7 +24,7 @@ import (
 
 // Reserve chooses the slices for the pod and records the placement as assumed. It may run several times for one pod: the simulation of a
 // group reserves and unreserves, and the commit reserves again with the same state.
-func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	c, status := p.cycleOf(state)
 	if status != nil || !c.hasShare {
 		return status
@@ -42,6 +42,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		Placement: placement, Tenant: pod.Namespace, Name: pod.Name, Workload: c.pod.Request.Workload,
 	}, c.attempt)
 	p.breadths.remove(pod.UID)
+	klog.FromContext(ctx).V(4).Info("Reserved slices", "pod", klog.KObj(pod), "node", nodeName, "placement", placement)
 	return nil
 }
 

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -151,5 +154,22 @@ func TestInventoryFollowsTheAnnotation(t *testing.T) {
 				t.Errorf("step %d: %d GPUs, err %v; want %d, %v", i, len(node.Slices), err, step.gpus, step.err)
 			}
 		}
+	}
+}
+
+// TestRefusalsAreLogged: from level 5 on, the log says why a node was refused.
+func TestRefusalsAreLogged(t *testing.T) {
+	full := newNodeInfo(gpuNode(t, "n1", 1), placed(t, gpuPod("a", 100, 100), "n1", "n1-0"))
+	p := newPlugin(t, newHandle(full), 0)
+	pod := gpuPod("new", 100, 50)
+	state, _ := prefilter(t, p, pod)
+	for level, want := range map[int]bool{4: false, 5: true} {
+		var out ktesting.BufferTL
+		logger := ktesting.NewLogger(&out, ktesting.NewConfig(ktesting.Verbosity(level)))
+		status := p.Filter(klog.NewContext(t.Context(), logger), state, pod, full)
+		if got := strings.Contains(out.String(), "Refused a node") && strings.Contains(out.String(), status.Message()); got != want {
+			t.Errorf("level %d: %q", level, out.String())
+		}
+		t.Log(out.String())
 	}
 }

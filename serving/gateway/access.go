@@ -157,8 +157,8 @@ func (e *exchange) refuseUnnamed(why refusal) {
 	hidden.count(func(s *statistics) { s.reject(&s.counts.Refused) })
 	hidden.measure(func(m *metrics) { m.refused(hidden.name, e.reason) })
 	e.report()
-	if ctx := e.request.Context(); e.gateway.log.Enabled(ctx, slog.LevelInfo) {
-		e.gateway.log.LogAttrs(ctx, slog.LevelInfo, "the caller may not call the function", slog.String("function", hidden.name.String()),
+	if ctx := e.request.Context(); e.gateway.log.Enabled(ctx, slog.LevelDebug) {
+		e.gateway.log.LogAttrs(ctx, slog.LevelDebug, "the caller may not call the function", slog.String("function", hidden.name.String()),
 			slog.String("namespace", e.sender.namespace), slog.Any("error", e.sender.err), slog.String("address", e.request.RemoteAddr))
 	}
 }

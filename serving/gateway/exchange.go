@@ -49,10 +49,10 @@ type outcome struct {
 func (e *exchange) report() {
 	took := time.Since(e.start)
 	e.function.measure(func(m *metrics) { m.observe(e.function.name, e.start, &e.outcome) })
-	if !e.gateway.log.Enabled(e.request.Context(), slog.LevelInfo) {
+	if !e.gateway.log.Enabled(e.request.Context(), slog.LevelDebug) {
 		return
 	}
-	e.gateway.log.LogAttrs(e.request.Context(), slog.LevelInfo, "request", slog.String("function", e.function.name.String()), slog.Int("status", e.status),
+	e.gateway.log.LogAttrs(e.request.Context(), slog.LevelDebug, "request", slog.String("function", e.function.name.String()), slog.Int("status", e.status),
 		slog.String("reason", e.reason), slog.String("replica", e.replica), slog.Duration("queued", e.queued), slog.Duration("took", took))
 }
 

@@ -42,7 +42,7 @@ type Config struct {
 	ToPeers, ToPeersGRPC http.RoundTripper
 
 	Callers Callers      // finds out who calls; if nil, everyone may call every function
-	Log     *slog.Logger // log of requests; none if nil
+	Log     *slog.Logger // of requests, as debug events; none if nil
 	Metrics prometheus.Registerer
 }
 
