@@ -34,7 +34,7 @@ func TestRefusedWhileBackingOff(t *testing.T) {
 		sleep(time.Until(w.begin.Add(1100 * ms))) // third start at 1 s
 		w.refused("held again", 100*ms, "2")
 		sleep(time.Until(w.begin.Add(2700 * ms)))
-		w.refused("later", 500*ms, "4") // waits for the start at 3 s, which is before its deadline, and is refused as that fails, too
+		w.refused("later", 500*ms, "4")            // waits for the start at 3 s, which is before its deadline, and is refused as that fails, too
 		sleep(time.Until(w.begin.Add(8 * second))) // starts at 3 and 7 s
 		if status, took := w.ask(0); status != 200 || took != 2*second {
 			w.Errorf("when it starts: status %d after %v, created at %v", status, took, w.creations())
