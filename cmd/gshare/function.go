@@ -145,6 +145,14 @@ func describeFunction(cmd *cobra.Command, flags *functionFlags, c *cluster.Conne
 	})
 }
 
+// objectiveText returns a latency objective as text.
+func objectiveText(s api.SLO) string {
+	if s.TimePerToken == "" {
+		return string(s.Latency)
+	}
+	return fmt.Sprintf("%s, then %s per token", s.Latency, s.TimePerToken)
+}
+
 func writeDescription(w io.Writer, f *api.GPUFunction, facts *function.Facts) error {
 	ready, reason := readiness(f)
 	o := f.Status.Observed
@@ -154,7 +162,7 @@ func writeDescription(w io.Writer, f *api.GPUFunction, facts *function.Facts) er
 	if facts.BackOff != "" {
 		output.Fprintf(t, "BACKING OFF\t%s\n", facts.BackOff)
 	}
-	output.Fprintf(t, "SLO\t%s: p99 %s, %s in time, %s requests/s\n", f.Spec.SLO.Latency, orDash(string(o.P99)), orDash(o.Hit), orDash(o.RequestsPerSecond))
+	output.Fprintf(t, "SLO\t%s: p99 %s, %s in time, %s requests/s\n", objectiveText(f.Spec.SLO), orDash(string(o.P99)), orDash(o.Hit), orDash(o.RequestsPerSecond))
 	output.Fprintf(t, "SHARE\t%s\n", orDash(f.Status.Share))
 	output.Fprintf(t, "REPLICAS\t%s (hot+shared+warm), %d to %d, %s\n", orDash(f.Status.Pods), facts.MinReplicas, limitOf(facts), rateText(facts))
 	if text := hostText(&f.Status); text != "" {

@@ -34,7 +34,8 @@ func servingCluster(t *testing.T) *apiServer {
 		Conditions: []metav1.Condition{{Type: serving.ConditionReady, Status: metav1.ConditionTrue, Reason: "Starting", Message: "ml/resnet50-2: waits for a node"}},
 	}
 	idle := serving.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "bert", CreationTimestamp: began}}
-	idle.Spec.SLO.Latency, idle.Status.ServedBy, idle.Status.Host = "200ms", "checkout", "checkout"
+	idle.Spec.SLO = serving.SLO{Latency: "200ms", TimePerToken: "50ms"}
+	idle.Status.ServedBy, idle.Status.Host = "checkout", "checkout"
 	a.functions = []serving.GPUFunction{idle, resnet}
 	replica := func(pod v1.Pod) v1.Pod {
 		pod.Labels = map[string]string{serving.LabelFunction: "resnet50"}
@@ -80,7 +81,7 @@ func TestFunction(t *testing.T) {
 	}{
 		"of the namespace": {[]string{"function"}, 0, []string{"NAME SLO P99 HIT RPS PODS SHARE READY REASON AGE\nresnet50 69ms 90ms 81.9% 70 2+0+0 50% x 60% True Starting 4d\n"}},
 		"another name":     {[]string{"functions", "-n", "web"}, 0, []string{"bert 200ms - - - - - Unknown - 4d\n"}},
-		"served":           {[]string{"function", "web/bert"}, 0, []string{"SERVED BY checkout\n", "no replicas"}},
+		"served":           {[]string{"function", "web/bert"}, 0, []string{"SLO 200ms, then 50ms per token: p99", "SERVED BY checkout\n", "no replicas"}},
 		"all":              {[]string{"function", "-A"}, 0, []string{"NAMESPACE NAME SLO", "ml resnet50 69ms", "web bert 200ms"}},
 		"none":             {[]string{"function", "-n", "empty"}, 0, []string{"no functions"}},
 		"one": {[]string{"function", "resnet50"}, 0, []string{"FUNCTION ml/resnet50\n", "READY True, Starting: ml/resnet50-2: waits for a node\n", "SLO 69ms: p99 90ms, 81.9% in time, 70 requests/s\n",

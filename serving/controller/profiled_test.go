@@ -121,7 +121,7 @@ func TestFirstProfile(t *testing.T) {
 		"not wanted":            {off: true, none: true},
 		"a profile of its own":  {other: &api.GPUProfile{Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: "resnet50"}, Memory: "2Gi"}}},
 		"a profile of another":  {other: &api.GPUProfile{Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: "bert"}}}, problem: "measures something else"},
-		"a profile without one": {other: &api.GPUProfile{Spec: api.GPUProfileSpec{SLO: api.SLO{Latency: "1s"}}}, problem: "measures something else"},
+		"a profile without one": {other: &api.GPUProfile{Spec: api.GPUProfileSpec{SLO: api.ProfileSLO{Latency: "1s"}}}, problem: "measures something else"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,8 @@ func GatewayFunction(object *api.GPUFunction) gateway.Function {
 	f := gateway.Function{
 		FunctionName: gateway.FunctionName{Namespace: object.Namespace, Name: object.Name},
 		SLO:          object.Spec.SLO.Latency.Value(), Protocol: protocols[object.Spec.Protocol], MaxBatch: object.Spec.Batching.MaxBatch,
-		Callers: object.Spec.Access.Namespaces, Aliases: object.Spec.Model.Aliases, Idempotent: object.Spec.Idempotent,
+		TimePerToken: object.Spec.SLO.TimePerToken.Value(),
+		Callers:      object.Spec.Access.Namespaces, Aliases: object.Spec.Model.Aliases, Idempotent: object.Spec.Idempotent,
 	}
 	if object.InTurn() {
 		f.Hold = gateway.Hold{InTime: true, Requests: MaxWaiting}

@@ -11,12 +11,12 @@ import (
 func TestGatewayFunction(t *testing.T) {
 	of := api.GPUFunction{}
 	of.Name, of.Namespace = "chat", "team"
-	of.Spec.Protocol, of.Spec.SLO.Latency = api.OpenAI, "1s"
+	of.Spec.Protocol, of.Spec.SLO = api.OpenAI, api.SLO{Latency: "1s", TimePerToken: "50ms"}
 	of.Spec.Model.Aliases, of.Spec.Access.Namespaces = []string{"org/Model"}, []string{"web"}
 	of.Spec.Idempotent = true
 	f := GatewayFunction(&of)
-	if f.String() != "team/chat" || f.Protocol.String() != "OpenAI" || f.SLO.String() != "1s" || !f.Idempotent || !slices.Equal(f.Aliases, []string{"org/Model"}) ||
-		!slices.Equal(f.Callers, []string{"web"}) {
+	if f.String() != "team/chat" || f.Protocol.String() != "OpenAI" || f.SLO.String() != "1s" || f.TimePerToken.String() != "50ms" || !f.Idempotent ||
+		!slices.Equal(f.Aliases, []string{"org/Model"}) || !slices.Equal(f.Callers, []string{"web"}) {
 		t.Errorf("%+v", f)
 	}
 }

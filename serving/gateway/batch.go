@@ -186,7 +186,7 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 		b.refuse(replicaFailed(false), slices.DeleteFunc(slices.Clone(b.items), func(it *item) bool { return it.mayRepeat(err) }))
 		b.repeat(replicaFailed(true))
 	case response.StatusCode != http.StatusOK:
-		b.function.done(b.replica, b.flight, time.Now(), false)
+		b.function.done(b.replica, b.flight, tokenTimes{}, false)
 		why := newRefusal(causeReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode))
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 			b.repeat(why)
@@ -257,7 +257,7 @@ func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, 
 		parts, err = merged.Split(body, length)
 	}
 	if err != nil {
-		b.function.done(b.replica, b.flight, time.Now(), false)
+		b.function.done(b.replica, b.flight, tokenTimes{}, false)
 		b.divide(1, newRefusal(causeReplica, "the replica's answer to a batch: "+err.Error()))
 		return
 	}
@@ -269,7 +269,7 @@ func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, 
 		}
 		sent = append(sent, it)
 	}
-	b.function.done(b.replica, b.flight, time.Now(), true, sent...)
+	b.function.done(b.replica, b.flight, tokenTimes{}, true, sent...)
 	for i, it := range b.items {
 		if parts[i] != nil {
 			it.turn <- turn{answer: &answered{b.replica.ID, b.flight.began, response.StatusCode, response.Header, parts[i], b.keepRoom(it)}}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -106,6 +107,69 @@ func TestFirstToken(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestTimePerToken checks that a stream is in time if its first token is and the mean time between its tokens, too, where that is an objective.
+func TestTimePerToken(t *testing.T) {
+	fast := streamsEvents{prefill: 500 * ms, tokens: 5, gap: 40 * ms, end: doneEvent}
+	slow, late, stays, one := fast, fast, fast, fast
+	slow.gap, late.prefill, stays.stays, one.tokens, one.gap = 60*ms, 2*time.Second, true, 1, 0
+	for name, c := range map[string]struct {
+		server    http.Handler
+		objective time.Duration
+		inTime    bool
+	}{
+		"within":                  {&fast, 40 * ms, true},
+		"above":                   {&fast, 40*ms - 1, false},
+		"slow":                    {&slow, 50 * ms, false},
+		"slow, no objective":      {&slow, 0, true},
+		"late first token":        {&late, 50 * ms, false},
+		"body stays open":         {&stays, 50 * ms, true},
+		"one token":               {&one, ms, true},
+		"not streamed":            {echo(500 * ms), ms, true},
+		"one gap above, mean not": {uneven{10 * ms, 130 * ms, 10 * ms}, 50 * ms, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{Protocol: OpenAI, SLO: time.Second, TimePerToken: c.objective}, func(w *world) {
+				w.replicas(c.server, 1, 0, "a")
+				ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second) // the client of a body that stays open leaves
+				defer cancel()
+				w.ask(ctx, "prompt")
+				synctest.Wait()
+				want := map[bool]uint64{true: 1}[c.inTime]
+				if l := w.gateway.Load(resnet); l.Answered != 1 || l.InTime != want {
+					w.Errorf("%d answered, %d in time, want 1, %d", l.Answered, l.InTime, want)
+				}
+			})
+		})
+	}
+}
+
+// uneven answers with tokens that come after each of the given times.
+type uneven []time.Duration
+
+func (u uneven) ServeHTTP(rw http.ResponseWriter, _ *http.Request) {
+	rw.Header().Set("Content-Type", "text/event-stream")
+	for _, gap := range append(uneven{0}, u...) {
+		time.Sleep(gap)
+		_, _ = io.WriteString(rw, tokenEvent)
+		_ = http.NewResponseController(rw).Flush()
+	}
+	_, _ = io.WriteString(rw, doneEvent)
+}
+
+// TestTimePerTokenOfProtocol: only answers with the protocol OpenAI have tokens.
+func TestTimePerTokenOfProtocol(t *testing.T) {
+	for _, c := range []struct {
+		protocol  Protocol
+		objective time.Duration
+		ok        bool
+	}{{OpenAI, ms, true}, {OpenAI, -ms, false}, {OIP, ms, false}, {HTTP, ms, false}, {HTTP, 0, true}} {
+		err := New(Config{}).SetFunction(Function{FunctionName: resnet, Protocol: c.protocol, TimePerToken: c.objective})
+		if (err == nil) != c.ok {
+			t.Errorf("%v, %v: %v", c.protocol, c.objective, err)
+		}
 	}
 }
 

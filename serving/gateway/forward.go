@@ -113,7 +113,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 		inTime()
 		e.tokens.begin()
 		e.switchProtocols(response)
-		queue.done(r, t.flight, e.tokens.first, true, it)
+		queue.done(r, t.flight, e.tokens, true, it)
 		return true
 	}
 	if !e.grpc {
@@ -148,7 +148,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 		queue.speak()
 		e.status = httpStatus(response)
 	}
-	queue.done(r, t.flight, e.tokens.first, e.status < 500, it)
+	queue.done(r, t.flight, e.tokens, e.status < 500, it)
 	if e.rest.isCut() && e.status == http.StatusOK {
 		e.status, e.reason = refuseStopping.status, refuseStopping.reason
 		refuseStopping.endGRPC(e.writer)

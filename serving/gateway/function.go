@@ -339,11 +339,11 @@ func (f *function) begun(r *replica, flown *flight) {
 }
 
 // done returns the credit of a replica that has answered, and counts the answer for each item. ok is false if the answer is an error of the server;
-// first is when it began.
-func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, items ...*item) {
+// tokens has when it began.
+func (f *function) done(r *replica, flown *flight, tokens tokenTimes, ok bool, items ...*item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := time.Now()
+	now, first, inTime := time.Now(), tokens.first, f.config.TimePerToken == 0 || tokens.mean() <= f.config.TimePerToken
 	if f.config.Protocol != OpenAI && !flown.stream {
 		first = now
 	}
@@ -364,7 +364,7 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 			if !ok {
 				return
 			}
-			if !it.cold && !first.After(it.due) {
+			if inTime && !it.cold && !first.After(it.due) {
 				s.counts.InTime++
 			}
 			s.window.add(now, first.Sub(it.arrived))

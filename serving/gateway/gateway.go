@@ -57,6 +57,9 @@ type Function struct {
 	// SLO is the time within which a request is to be answered if its client gives no deadline. Without an SLO such requests are served in order of
 	// arrival, and given up after Timeout.
 	SLO time.Duration
+	// TimePerToken is the mean time between the tokens of a stream within which it is in time, besides SLO; only with the protocol OpenAI. The default
+	// is any.
+	TimePerToken time.Duration
 	// Timeout is how long a request waits that has neither an objective nor a deadline of its client. It is also how long a replica may then take
 	// until its answer begins, unless the client has given a deadline; the whole answer to a batch has to come within it. The default is 10 min.
 	Timeout time.Duration
@@ -135,6 +138,7 @@ func (f *Function) validate() error {
 	}{
 		{"name", f.Name != "" && f.Namespace != ""},
 		{"protocol", f.Protocol >= HTTP && f.Protocol <= OpenAI}, {"maxBatch", f.MaxBatch == 1 || f.MaxBatch > 1 && f.MaxBatch <= maxMaxBatch && f.Protocol == OIP},
+		{"timePerToken", f.TimePerToken == 0 || f.TimePerToken > 0 && f.Protocol == OpenAI},
 		{"slo", f.SLO >= 0}, {"timeout", f.Timeout > 0}, {"maxQueued", f.MaxQueued > 0}, {"maxBytes", f.MaxBytes > 0},
 		{"maxBody", f.MaxBody > 0 && f.MaxBody <= f.MaxBytes}, {"hold.requests", f.Hold.Requests > 0}, {"hold.for", f.Hold.For > 0},
 	} {

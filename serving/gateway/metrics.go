@@ -57,10 +57,10 @@ func (m *metrics) observe(f FunctionName, start time.Time, o *outcome) {
 	m.requests.WithLabelValues(f.Namespace, f.Name, strconv.Itoa(o.status)).Inc()
 	m.durations.WithLabelValues(f.Namespace, f.Name).Observe(time.Since(start).Seconds())
 	m.waits.WithLabelValues(f.Namespace, f.Name).Observe(o.queued.Seconds())
-	if s := o.tokens.stream; s != nil && s.Tokens > 0 {
+	if count := o.tokens.count(); count > 0 {
 		m.firstTokens.WithLabelValues(f.Namespace, f.Name).Observe(o.tokens.first.Sub(start).Seconds())
-		if s.Tokens > 1 {
-			m.tokenTimes.WithLabelValues(f.Namespace, f.Name).Observe(o.tokens.last.Sub(o.tokens.first).Seconds() / float64(s.Tokens-1))
+		if count > 1 {
+			m.tokenTimes.WithLabelValues(f.Namespace, f.Name).Observe(o.tokens.mean().Seconds())
 		}
 	}
 }

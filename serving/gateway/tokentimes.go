@@ -43,5 +43,21 @@ func (t *tokenTimes) begin() bool {
 	return true
 }
 
+// count returns the number of tokens of a stream, 0 for other answers.
+func (t *tokenTimes) count() int {
+	if t.stream == nil {
+		return 0
+	}
+	return t.stream.Tokens
+}
+
+// mean returns the mean time between the tokens of a stream, 0 if it has less than two.
+func (t *tokenTimes) mean() time.Duration {
+	if t.count() < 2 {
+		return 0
+	}
+	return t.last.Sub(t.first) / time.Duration(t.count()-1)
+}
+
 // done reports whether a stream is complete, even if its body has not ended.
 func (t *tokenTimes) done() bool { return t.stream != nil && t.stream.Done }

@@ -53,7 +53,7 @@ func someProfile(changes ...func(*api.GPUProfile)) *api.GPUProfile {
 	p := &api.GPUProfile{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "bert", UID: "1", Generation: 1},
 		Spec: api.GPUProfileSpec{
-			SLO: api.SLO{Latency: "20ms"}, Protocol: api.OIP, StaleAfter: "720h",
+			SLO: api.ProfileSLO{Latency: "20ms"}, Protocol: api.OIP, StaleAfter: "720h",
 			Template: v1.PodTemplateSpec{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "server", Image: "bert"}}}},
 		},
 	}

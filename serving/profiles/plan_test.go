@@ -24,7 +24,7 @@ func TestPlanOfProfiledFunction(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &api.GPUFunction{Spec: api.GPUFunctionSpec{SLO: template.Spec.SLO, Protocol: api.OIP, Template: template.Spec.Template}}
+			f := &api.GPUFunction{Spec: api.GPUFunctionSpec{SLO: sloOf(template), Protocol: api.OIP, Template: template.Spec.Template}}
 			f.Namespace, f.Name = template.Namespace, template.Name
 			change(f)
 			before, err := planOf(template, f)
@@ -47,7 +47,7 @@ func TestPlanOfProfiledFunction(t *testing.T) {
 // TestRequestOfFunction: a profile without a request of its own asks what the function says, and measures again when that changes.
 func TestRequestOfFunction(t *testing.T) {
 	p := someProfile()
-	f := &api.GPUFunction{Spec: api.GPUFunctionSpec{SLO: p.Spec.SLO, Protocol: api.HTTP, Template: p.Spec.Template}}
+	f := &api.GPUFunction{Spec: api.GPUFunctionSpec{SLO: sloOf(p), Protocol: api.HTTP, Template: p.Spec.Template}}
 	f.Namespace, f.Name = p.Namespace, p.Name
 	plans := map[string]*plan{}
 	for name, change := range map[string]func(){

@@ -45,7 +45,7 @@ func sloOf(p *api.GPUProfile) api.SLO {
 	if p.Spec.Training != nil {
 		return api.SLO{Latency: api.Duration(time.Hour.String())}
 	}
-	return p.Spec.SLO
+	return api.SLO{Latency: p.Spec.SLO.Latency}
 }
 
 // watch waits until the agent's counts show how fast a training runs on its share.

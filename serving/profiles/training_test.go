@@ -16,7 +16,7 @@ import (
 // someTraining returns a profile of a training.
 func someTraining(changes ...func(*api.GPUProfile)) *api.GPUProfile {
 	return someProfile(append([]func(*api.GPUProfile){func(p *api.GPUProfile) {
-		p.Spec.SLO, p.Spec.Protocol, p.Spec.Training = api.SLO{}, "", &api.ProfileTraining{Steady: "15s"}
+		p.Spec.SLO, p.Spec.Protocol, p.Spec.Training = api.ProfileSLO{}, "", &api.ProfileTraining{Steady: "15s"}
 		p.Spec.Search = api.ProfileSearch{Strategy: api.Bisection, Step: 10}
 	}}, changes...)...)
 }

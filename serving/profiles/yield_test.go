@@ -19,7 +19,7 @@ import (
 func ofFunction(minReplicas int) (*api.GPUProfile, *api.GPUFunction) {
 	p := someProfile()
 	f := &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: "f"}, Spec: api.GPUFunctionSpec{
-		SLO: p.Spec.SLO, Protocol: p.Spec.Protocol, Template: p.Spec.Template, Scaling: api.Scaling{MinReplicas: minReplicas},
+		SLO: sloOf(p), Protocol: p.Spec.Protocol, Template: p.Spec.Template, Scaling: api.Scaling{MinReplicas: minReplicas},
 	}}
 	p.Spec = api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: f.Name}, StaleAfter: p.Spec.StaleAfter}
 	return p, f

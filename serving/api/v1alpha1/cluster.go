@@ -3,7 +3,6 @@ package v1alpha1
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -129,7 +128,7 @@ func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, erro
 	}
 	return f, errors.Join(
 		checkName("metadata.name", f.Name),
-		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour, "ms"),
+		f.Spec.validateSLO("spec.slo"),
 		f.Spec.validateProtocol("spec"),
 		template,
 		f.Spec.validatePipeline("spec"),

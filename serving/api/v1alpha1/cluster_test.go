@@ -86,11 +86,12 @@ func TestCompleteForCluster(t *testing.T) {
 		"pipeline with a name of a stage": {pipeline(func(s *api.GPUFunctionSpec) {
 			s.Template.Spec.InitContainers = []v1.Container{{Name: "gshare-stage-1"}}
 		}), 0, "want no container gshare-stage-1"},
-		"no GPU":        {func(*api.GPUFunction) {}, 0, "no node with a GPU"},
-		"no objective":  {func(f *api.GPUFunction) { f.Spec.SLO.Latency = "" }, gpuMemory, "spec.slo.latency"},
-		"no container":  {func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers = nil }, gpuMemory, "containers"},
-		"endless grace": {func(f *api.GPUFunction) { f.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 40)) }, gpuMemory, "Grace"},
-		"long name":     {func(f *api.GPUFunction) { f.Name = strings.Repeat("a", 51) }, gpuMemory, "metadata.name"},
+		"no GPU":         {func(*api.GPUFunction) {}, 0, "no node with a GPU"},
+		"no objective":   {func(f *api.GPUFunction) { f.Spec.SLO.Latency = "" }, gpuMemory, "spec.slo.latency"},
+		"tokens of HTTP": {func(f *api.GPUFunction) { f.Spec.Protocol, f.Spec.SLO.TimePerToken = api.HTTP, "50ms" }, gpuMemory, "spec.slo.timePerToken"},
+		"no container":   {func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers = nil }, gpuMemory, "containers"},
+		"endless grace":  {func(f *api.GPUFunction) { f.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 40)) }, gpuMemory, "Grace"},
+		"long name":      {func(f *api.GPUFunction) { f.Name = strings.Repeat("a", 51) }, gpuMemory, "metadata.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sixLines()

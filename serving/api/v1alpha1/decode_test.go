@@ -137,6 +137,9 @@ func TestRefused(t *testing.T) {
 		return strings.Replace(minimal, old, text, 1)
 	}
 	container := func(text string) string { return edit("command: [serve]", "command: [serve], "+text) }
+	openAI := func(text string) string {
+		return edit("slo: {latency: 69ms}", "protocol: OpenAI\n  slo: {latency: 69ms, "+text+"}")
+	}
 	scaling := func(text string) string { return edit("requestsPerSecond: 40", "requestsPerSecond: 40, "+text) }
 	part := func(text string) string { return edit("sm: 24", text) }
 	for name, test := range map[string]struct{ text, want string }{
@@ -149,6 +152,10 @@ func TestRefused(t *testing.T) {
 		"another case":          {edit("latency", "Latency"), `unknown field "spec.slo.Latency"`},
 		"a pipeline":            {edit("  scaling:", "  pipeline: {stages: []}\n  scaling:"), "spec.pipeline: only a cluster"},
 		"protocol":              {edit("  scaling:", "  protocol: gRPC\n  scaling:"), `spec.protocol: "gRPC"`},
+		"tokens of HTTP":        {edit("69ms", "69ms, timePerToken: 50ms"), `spec.slo.timePerToken: want protocol OpenAI, whose answers have tokens, not "HTTP"`},
+		"token without a unit":  {openAI("timePerToken: 50"), "spec.slo.timePerToken: 50 has no unit, such as 50ms"},
+		"short time of a token": {openAI("timePerToken: 999us"), `spec.slo.timePerToken: "999us" is no duration of 1ms to 1h0m0s`},
+		"long time of a token":  {openAI("timePerToken: 61m"), `spec.slo.timePerToken: "61m" is no duration`},
 		"aliases of HTTP":       {edit("  scaling:", "  model: {aliases: [a]}\n  scaling:"), `spec.model.aliases: want protocol OpenAI, whose requests name a model, not "HTTP"`},
 		"alias with a space":    {edit("  scaling:", "  protocol: OpenAI\n  model: {aliases: [a b]}\n  scaling:"), `spec.model.aliases: "a b" is not`},
 		"empty alias":           {edit("  scaling:", "  protocol: OpenAI\n  model: {aliases: ['']}\n  scaling:"), `spec.model.aliases: "" is not`},

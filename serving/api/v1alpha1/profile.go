@@ -50,6 +50,15 @@ type GPUProfileList struct {
 	Items           []GPUProfile `json:"items"`
 }
 
+// ProfileSLO is the latency objective of a server that is measured.
+type ProfileSLO struct {
+	// latency is the time within which the requests should be answered, from 1ms to 1h, such as 69ms.
+	// +required
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",message="want a duration of 1ms to 1h, such as 69ms"
+	Latency Duration `json:"latency"`
+}
+
 // GPUProfileSpec is what to measure. If it changes in anything but search.maxTrials, memory and staleAfter, the measurements are dropped and
 // everything is measured again.
 //
@@ -71,7 +80,7 @@ type GPUProfileSpec struct {
 
 	// slo is the latency objective of the server in template.
 	// +optional
-	SLO SLO `json:"slo,omitzero"`
+	SLO ProfileSLO `json:"slo,omitzero"`
 
 	// protocol is the protocol of the requests to the server in template. Defaults to HTTP.
 	// +optional

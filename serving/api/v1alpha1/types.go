@@ -72,6 +72,7 @@ type GPUFunctionList struct {
 // GPUFunctionSpec is the desired state of a function.
 //
 // +kubebuilder:validation:XValidation:rule="self.batching.maxBatch <= 1 || self.protocol == 'OIP'",fieldPath=".batching.maxBatch",message="want 1: only requests of protocol OIP are joined"
+// +kubebuilder:validation:XValidation:rule="!has(self.slo.timePerToken) || self.protocol == 'OpenAI'",fieldPath=".slo.timePerToken",message="want protocol OpenAI, whose answers have tokens"
 // +kubebuilder:validation:XValidation:rule="!has(self.model) || !has(self.model.aliases) || self.protocol == 'OpenAI'",fieldPath=".model",message="want protocol OpenAI, whose requests name a model"
 // +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler == 'External' || has(self.template)",fieldPath=".template",message="want a template, unless scaling.autoscaler is External"
 // +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler != 'External' || !has(self.template) && !has(self.resources)",fieldPath=".scaling.autoscaler",message="External: want neither template nor resources, which are those of the pods that another autoscaler scales"
@@ -83,7 +84,7 @@ type GPUFunctionList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.scaling.keepWarm) || self.?resources.?share.?gpus.orValue(1) == 1",fieldPath=".scaling.keepWarm",message="want none with several GPUs: only replicas with one can be parked"
 // +kubebuilder:validation:XValidation:rule="!has(self.profileRef) || self.scaling.autoscaler != 'External' && !(has(self.resources) && has(self.resources.share)) && !has(self.scaling.requestsPerSecond)",fieldPath=".profileRef",message="want neither resources.share nor scaling.requestsPerSecond, which are those of the profile, and no other autoscaler"
 type GPUFunctionSpec struct {
-	// slo is the latency objective.
+	// slo is the latency objective. A request is in time if its answer meets all of it.
 	// +required
 	SLO SLO `json:"slo"`
 
@@ -174,6 +175,13 @@ type SLO struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",message="want a duration of 1ms to 1h, such as 69ms"
 	Latency Duration `json:"latency"`
+
+	// timePerToken is the mean time between the tokens of a streamed answer, from the first one to the last one, within which it is in time, from 1ms
+	// to 1h, such as 50ms. Only with protocol OpenAI. No request is refused for it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",message="want a duration of 1ms to 1h, such as 50ms"
+	TimePerToken Duration `json:"timePerToken,omitempty"`
 }
 
 // Protocol is the protocol of a function's requests.

@@ -73,7 +73,7 @@ func (f *GPUFunction) validate() error {
 	}
 	return errors.Join(
 		checkName("metadata.name", f.Name), checkName("metadata.namespace", f.Namespace),
-		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour, "ms"),
+		f.Spec.validateSLO("spec.slo"),
 		f.Spec.validateProtocol("spec"),
 		f.Spec.validateModel("spec.model.aliases"),
 		validatePod("spec.template.spec", &f.Spec.Template.Spec),
@@ -102,6 +102,17 @@ func checkDuration(field string, d Duration, low, high time.Duration, unit strin
 		return share.Invalid(field, "%.64s has no unit, such as %.64[1]s%s", string(d), unit)
 	}
 	return share.Invalid(field, "%.64q is no duration of %v to %v, such as 69ms", string(d), low, high)
+}
+
+func (s *GPUFunctionSpec) validateSLO(field string) error {
+	err := checkDuration(field+".latency", s.SLO.Latency, time.Millisecond, time.Hour, "ms")
+	switch {
+	case s.SLO.TimePerToken == "":
+		return err
+	case s.Protocol != OpenAI:
+		return errors.Join(err, share.Invalid(field+".timePerToken", "want protocol OpenAI, whose answers have tokens, not %.64q", string(s.Protocol)))
+	}
+	return errors.Join(err, checkDuration(field+".timePerToken", s.SLO.TimePerToken, time.Millisecond, time.Hour, "ms"))
 }
 
 func (s *GPUFunctionSpec) validateProtocol(field string) error {
