@@ -159,7 +159,8 @@ func TestHiddenFunctions(t *testing.T) {
 		counted := &countedCallers{}
 		registry := prometheus.NewRegistry()
 		var log strings.Builder
-		g := gateway.New(gateway.Config{Upstream: echo{}, UpstreamGRPC: echo{}, Callers: counted, Metrics: registry, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		text := slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})
+		g := gateway.New(gateway.Config{Upstream: echo{}, UpstreamGRPC: echo{}, Callers: counted, Metrics: registry, Log: slog.New(text)})
 		functions := []gateway.Function{{FunctionName: gateway.FunctionName{Namespace: "open", Name: "open"}, Protocol: gateway.OpenAI, Callers: []string{"*"}}}
 		if exists {
 			functions = append(functions, gateway.Function{FunctionName: gateway.FunctionName{Namespace: "models", Name: "chat"}, Protocol: gateway.OpenAI},
