@@ -251,6 +251,8 @@ func (r *replay) function(t *testing.T, a planning.Application, g planning.Group
 	f.Spec.SLO.Latency, f.Spec.Protocol, f.Spec.Batching.MaxBatch = api.Duration(timeOf(a.SLO).String()), api.OIP, c.Batch
 	f.Spec.Template.Spec.Containers = []v1.Container{{Name: "server", Image: "example.com/vgg19"}}
 	f.Spec.Resources.Share = &api.Share{SM: new(int64(c.SM / percent)), Quota: new(int64(c.Quota / percent)), Memory: quantity(c.Memory)}
+	f.Spec.Scaling.Window, f.Spec.Scaling.KeepShared = "20s", "30s" // plans price no reserve: see TestReplay
+	f.Spec.Scaling.ScaleOutVotes, f.Spec.Scaling.ScaleInVotes = new(10), new(15)
 	f.Spec.Scaling.MinReplicas, f.Spec.Scaling.RequestsPerSecond = 1, g.Capacity(&r.in.Models[0])
 	return f
 }

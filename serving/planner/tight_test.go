@@ -26,10 +26,10 @@ func TestTight(t *testing.T) {
 		want    string
 	}{
 		"room":      {25, nil, "False Room: "},
-		"near":      {15, nil, "True NearRate: checkout: with requestsPerSecond 15, 14 requests/s that come at random keep 2 replicas, where 1 would answer them by the latencies: that costs 0.0733 USD/h more"},
+		"near":      {15, nil, "True NearRate: checkout: with requestsPerSecond 15, 14 requests/s that come at random keep 1.8 replicas, where 1 would answer them by the latencies: that costs 0.0733 USD/h more"},
 		"far above": {2, nil, "True NearRate: checkout: with requestsPerSecond 2, "},
 		"recommended only": {15, func(p *api.InferencePlan) { p.Spec.Mode = api.Recommend },
-			"True NearRate: checkout: with requestsPerSecond 15, 14 requests/s that come at random keep 2 replicas"},
+			"True NearRate: checkout: with requestsPerSecond 15, 14 requests/s that come at random keep 1.8 replicas"},
 		"not shares": {6.2, func(p *api.InferencePlan) { p.Spec.Modes = []api.ExecutionMode{api.ModeCPU} }, "False Room: "},
 		"no data":    {6.2, func(p *api.InferencePlan) { p.Spec.Profiles.ConfigMap = "other" }, ""},
 	} {
