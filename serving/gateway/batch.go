@@ -182,6 +182,11 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 			b.divide(1, replicaFailed(true))
 			return
 		}
+		if errors.Is(err, errOversized) { // smaller batches have smaller answers
+			b.function.failed(b.replica, b.flight, none)
+			b.divide(b.half(), newRefusal(causeReplica, err.Error()))
+			return
+		}
 		b.function.failed(b.replica, b.flight, blameFor(err))
 		b.refuse(replicaFailed(false), slices.DeleteFunc(slices.Clone(b.items), func(it *item) bool { return it.mayRepeat(err) }))
 		b.repeat(replicaFailed(true))
@@ -218,6 +223,9 @@ func (b *batch) request(ctx context.Context, m *oip.Message) *http.Request {
 	}).WithContext(ctx)
 }
 
+// errOversized is the error of an answer that the gateway does not take for its size.
+var errOversized = errors.New("the answer is too large")
+
 // roundTrip sends a request and returns the answer with its body, of at most maxAnswer bytes, which are added to the reservation.
 func roundTrip(upstream http.RoundTripper, request *http.Request, maxAnswer int64, room *reservation) (*http.Response, []byte, error) {
 	response, err := upstream.RoundTrip(request)
@@ -228,7 +236,7 @@ func roundTrip(upstream http.RoundTripper, request *http.Request, maxAnswer int6
 	body := arriving{all: room.of, most: int(maxAnswer) + 1, mostOfAll: maxNamespaceBodies}
 	switch length := response.ContentLength; {
 	case length > maxAnswer:
-		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		err = fmt.Errorf("%w: it has more than %d bytes", errOversized, maxAnswer)
 	case length >= 0:
 		err = body.read(response.Body, int(length))
 	default:
@@ -236,9 +244,9 @@ func roundTrip(upstream http.RoundTripper, request *http.Request, maxAnswer int6
 	}
 	room.bytes = body.reserved
 	if err == nil && int64(len(body.bytes)) > maxAnswer {
-		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+		err = fmt.Errorf("%w: it has more than %d bytes", errOversized, maxAnswer)
 	} else if err == nil && body.hasNoRoom {
-		err = errors.New("there is no room for the answer beside those of others")
+		err = fmt.Errorf("%w: there is no room for it beside those of others", errOversized)
 	}
 	return response, body.bytes, err
 }

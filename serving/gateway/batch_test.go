@@ -253,6 +253,36 @@ func TestFailedBatchIsHalved(t *testing.T) {
 	})
 }
 
+// TestLargeAnswerIsHalved checks that requests whose answers are together more than the gateway takes are sent in smaller batches, though they may not be
+// sent again after a failure: it is no failure of the replica.
+func TestLargeAnswerIsHalved(t *testing.T) {
+	f := batched
+	f.MaxBytes, f.MaxBody = 10<<10, 10<<10
+	start(t, f, func(w *world) {
+		m := &model{took: constant(10 * ms)}
+		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			m.ServeHTTP(rw, r)
+			m.mu.Lock()
+			rows := len(m.batches[len(m.batches)-1])
+			m.mu.Unlock()
+			_, _ = rw.Write(bytes.Repeat([]byte(" "), rows*2<<10))
+		}), 1, 0, "a")
+		var wait sync.WaitGroup
+		for i := range 9 {
+			wait.Go(func() {
+				if a := w.infer(w.Context(), input("", float64(i))); !right(a, "", float64(i)) {
+					w.Errorf("request %d: %+v", i, a)
+				}
+			})
+			synctest.Wait()
+		}
+		wait.Wait()
+		if got := m.sizes(); got != "1 8 4 4" {
+			w.Errorf("batches of %s rows", got)
+		}
+	})
+}
+
 // TestBatchWithoutBudget checks that a failing batch is not retried endlessly.
 func TestBatchWithoutBudget(t *testing.T) {
 	start(t, batched, func(w *world) {

@@ -146,6 +146,29 @@ func TestTimePerToken(t *testing.T) {
 	}
 }
 
+// TestTimePerTokenOfGuest: a request keeps the objective of its own function in the queue of another one that serves it.
+func TestTimePerTokenOfGuest(t *testing.T) {
+	for name, c := range map[string]struct {
+		host, guest time.Duration
+		inTime      uint64
+	}{
+		"the guest's":     {0, 20 * ms, 0},
+		"only the host's": {20 * ms, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{Protocol: OpenAI, SLO: time.Second, TimePerToken: c.host}, func(w *world) {
+				w.replicas(&streamsEvents{prefill: 500 * ms, tokens: 5, gap: 40 * ms, end: doneEvent}, 1, 0, "a")
+				w.guest(Function{Protocol: OpenAI, SLO: time.Second, TimePerToken: c.guest})
+				w.ask(w.Context(), "prompt", "Host", "search")
+				synctest.Wait()
+				if l := w.gateway.Load(search); l.Answered != 1 || l.InTime != c.inTime {
+					w.Errorf("%d answered, %d in time, want 1, %d", l.Answered, l.InTime, c.inTime)
+				}
+			})
+		})
+	}
+}
+
 // uneven answers with tokens that come after each of the given times.
 type uneven []time.Duration
 

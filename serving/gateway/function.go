@@ -92,7 +92,7 @@ func (f *function) let(of *function, settings *Function, p *part, d demands, sta
 	f.rate.add(now)
 	f.retries = min(f.retries+retryBudget, maxRetries)
 	f.lastID++
-	it := &item{of: of, asked: d, timeout: settings.Timeout, holdFor: settings.Hold.For, arrived: now, turn: make(chan turn, 1), part: p}
+	it := &item{of: of, asked: d, timeout: settings.Timeout, holdFor: settings.Hold.For, perToken: settings.TimePerToken, arrived: now, turn: make(chan turn, 1), part: p}
 	it.queue.Store(f)
 	deadline := start.Add(d.timeout)
 	if !it.explicit() {
@@ -343,7 +343,7 @@ func (f *function) begun(r *replica, flown *flight) {
 func (f *function) done(r *replica, flown *flight, tokens tokenTimes, ok bool, items ...*item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now, first, inTime := time.Now(), tokens.first, f.config.TimePerToken == 0 || tokens.mean() <= f.config.TimePerToken
+	now, first := time.Now(), tokens.first
 	if f.config.Protocol != OpenAI && !flown.stream {
 		first = now
 	}
@@ -364,7 +364,7 @@ func (f *function) done(r *replica, flown *flight, tokens tokenTimes, ok bool, i
 			if !ok {
 				return
 			}
-			if inTime && !it.cold && !first.After(it.due) {
+			if !it.cold && !first.After(it.due) && (it.perToken == 0 || tokens.mean() <= it.perToken) {
 				s.counts.InTime++
 			}
 			s.window.add(now, first.Sub(it.arrived))

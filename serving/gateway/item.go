@@ -10,20 +10,21 @@ import (
 
 // item is one request on its way through the gateway.
 type item struct {
-	of      *function                // the function whose request it is
-	queue   atomic.Pointer[function] // the function in whose queue it waits or waited last; changes with the mutexes of both functions held
-	timeout time.Duration            // its function's, as holdFor
-	holdFor time.Duration
-	request batching.Request
-	arrived time.Time
-	asked   demands
-	due     time.Time // when it has to be answered; its deadline in the queue may be later
-	cold    bool      // it was held for a function without replicas
-	turn    chan turn // gets one value each time that the item waits, unless it is cancelled
-	held    *time.Timer
-	part    *part  // what can be batched; nil if the request is sent as it came
-	batch   *batch // the batch in which a replica has it; guarded by the mutex of the queue's function, as is gone
-	gone    bool   // the client no longer waits, or has been told that the batch takes too long
+	of       *function                // the function whose request it is
+	queue    atomic.Pointer[function] // the function in whose queue it waits or waited last; changes with the mutexes of both functions held
+	timeout  time.Duration            // its function's, as holdFor
+	holdFor  time.Duration
+	perToken time.Duration // objective of its function for the mean time between tokens; 0 if there is none
+	request  batching.Request
+	arrived  time.Time
+	asked    demands
+	due      time.Time // when it has to be answered; its deadline in the queue may be later
+	cold     bool      // it was held for a function without replicas
+	turn     chan turn // gets one value each time that the item waits, unless it is cancelled
+	held     *time.Timer
+	part     *part  // what can be batched; nil if the request is sent as it came
+	batch    *batch // the batch in which a replica has it; guarded by the mutex of the queue's function, as is gone
+	gone     bool   // the client no longer waits, or has been told that the batch takes too long
 }
 
 // mayRepeat reports whether the item may be sent once more after a transport failed with an error: its replica cannot have begun to serve it, or it

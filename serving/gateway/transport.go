@@ -16,6 +16,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }
 // newTransportGRPC returns a transport for HTTP/2 without TLS. By pings it notices a replica that has gone.
 func newTransportGRPC() *http.Transport {
 	t := newTransport()
+	t.IdleConnTimeout = 90 * time.Second
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetUnencryptedHTTP2(true)
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
@@ -43,7 +44,11 @@ func newPeerTransport(config *tls.Config, grpc bool) *http.Transport {
 // not tell from a server that has gone. For HTTP/2 pings are faster.
 const maxUnacknowledged = 2 * time.Minute
 
+// maxIdle is how long a connection for HTTP/1.1 stays open between requests: less than common servers wait, uvicorn and Node for example 5 s. If one closes
+// a connection while a request is being written, net/http does not say whether the server got it, and then it may not be sent again.
+const maxIdle = 4 * time.Second
+
 // newTransport returns a transport that keeps connections to replicas open.
 func newTransport() *http.Transport {
-	return &http.Transport{DialContext: http1.NewDialer(maxUnacknowledged).DialContext, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second, DisableCompression: true, ResponseHeaderTimeout: 0}
+	return &http.Transport{DialContext: http1.NewDialer(maxUnacknowledged).DialContext, MaxIdleConnsPerHost: 1024, IdleConnTimeout: maxIdle, DisableCompression: true, ResponseHeaderTimeout: 0}
 }

@@ -128,7 +128,7 @@ func (c *connection) received(before uint64) bool {
 	if c.raw != nil {
 		_ = c.raw.Control(func(fd uintptr) { // if it fails, the server may have received it
 			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-			received = err != nil || info.Bytes_acked > before+1 // which counts the beginning of the connection as one
+			received = err != nil || info.Bytes_acked != before+1 // the beginning of the connection counts as one; kernels that do not count say 0
 		})
 	}
 	return received
