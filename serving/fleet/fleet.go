@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -192,14 +193,24 @@ func (f *Fleet) scale(fn *function) {
 			f.decided(fn.object, d, rate)
 		}
 	}
-	if why := scaler.WhyNoMore(f.now(), state); why != "" && why != fn.short {
-		f.log.Warn("requests are refused, and no replica is added", "function", fn.name.String(), "refused", load.Refused, "reason", why)
-		fn.short = why
-	} else if load.Rate == 0 {
-		fn.short = "" // the next burst is worth another line
+	if !slices.ContainsFunc(decisions, adds) {
+		f.sayWhyNoMore(fn, scaler.WhyNoMore(f.now(), state), load)
 	}
 	if f.carryOut(fn) || len(decisions) > 0 {
 		f.publish(fn)
+	}
+}
+
+func adds(d scaling.Decision) bool { return d.Action == scaling.Create || d.Action == scaling.Promote }
+
+// sayWhyNoMore logs why a function gets no more replicas although it refuses requests, at most once a reminderPeriod.
+func (f *Fleet) sayWhyNoMore(fn *function, why string, load scaling.Load) {
+	switch {
+	case why != "" && why != fn.short && time.Since(fn.shortSince) >= reminderPeriod:
+		f.log.Warn("requests are refused, and no replica is added", "function", fn.name.String(), "refused", load.Refused, "reason", why)
+		fn.short, fn.shortSince = why, time.Now()
+	case why == "" && load.Rate == 0:
+		fn.short = "" // the next burst is worth another line
 	}
 }
 

@@ -34,7 +34,8 @@ type function struct {
 	starts, failures uint64        // of replicas
 	gpuTime          time.Duration // of the replicas that have ended
 
-	short string // why it got no more replicas when requests were last refused, as the log says
+	short      string    // why it got no more replicas when requests were last refused, as the log says
+	shortSince time.Time // when the log said so
 
 	hosting
 }
@@ -106,7 +107,8 @@ func (fn *function) counted(id scaling.ID) *scaling.Instance {
 	return &all[at]
 }
 
-// PolicyOf returns the scaling policy that a complete object asks for.
+// PolicyOf returns the scaling policy that a complete object asks for. Replicas of another autoscaler are all pods, whatever residency they have here: it
+// would keep each one that is in reserve running.
 func PolicyOf(object *api.GPUFunction) scaling.Policy {
 	s := object.Spec.Scaling
 	out, in := s.Votes()
@@ -116,7 +118,7 @@ func PolicyOf(object *api.GPUFunction) scaling.Policy {
 	}
 	return scaling.Policy{
 		Window: s.Window.Value(), Period: period, Out: out, In: in,
-		Min: least, Max: most, SharedFor: s.KeepShared.Value(), Reserve: true, WarmFor: s.KeepWarm.Value(),
+		Min: least, Max: most, SharedFor: s.KeepShared.Value(), Reserve: !object.External(), WarmFor: s.KeepWarm.Value(),
 		Predict: scaling.Kalman, // a trend adds replicas that find nothing to do (docs/adr/0025)
 	}
 }
@@ -144,7 +146,7 @@ func (fn *function) rate(l gateway.Load) scaling.Rate {
 
 // work returns the load of the last period: what arrived, what holds places and waits, and what was answered and refused since the last tick.
 func (fn *function) work(l gateway.Load) scaling.Load {
-	now := scaling.Load{Rate: fn.rate(l), Busy: l.InFlight, Waiting: l.Waiting, Ready: l.Replicas}
+	now := scaling.Load{Rate: fn.rate(l), Busy: l.InFlight, Waiting: l.Waiting, Ready: l.Replicas, Starting: fn.starting()}
 	if fn.object != nil && fn.object.Spec.Pipeline == nil { // a replica in parts has other places than its function says
 		now.Places = *fn.object.Spec.Scaling.Concurrency * max(1, fn.object.Spec.Batching.MaxBatch)
 	}
@@ -154,6 +156,20 @@ func (fn *function) work(l gateway.Load) scaling.Load {
 		now.Refused = int(since(l.Refused-l.Invalid, before.refused))
 	}
 	return now
+}
+
+// starting returns how many instances are going to get requests soon: those that start or wake, or may only have missed a probe. One that has failed
+// more than once may never be ready again.
+func (fn *function) starting() (n int) {
+	for _, counted := range fn.state.Instances {
+		i := fn.instances[counted.ID]
+		switch {
+		case i == nil || counted.Residency > scaling.Shared:
+		case i.phase == starting && i.failures <= 1 && i.readySince.IsZero(), i.mayRecover(), i.phase == ready && i.Residency == scaling.Warm:
+			n++
+		}
+	}
+	return n
 }
 
 // since returns by how much a counter has grown, or 0 if it has fallen. A counter is the sum over several gateways. It falls when one of them is

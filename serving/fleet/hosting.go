@@ -105,7 +105,7 @@ func (f *Fleet) demand(fn *function) (scaling.Load, *scaling.Scaler) {
 	}
 	if host != nil && fn.hosted && !fn.ends && (host.hasReady() || !fn.serves()) {
 		guests := fn.guests
-		guests.Places, guests.Ready = fn.own.Places, fn.own.Ready
+		guests.Places, guests.Ready, guests.Starting = fn.own.Places, fn.own.Ready, fn.own.Starting
 		return guests, fn.alone
 	}
 	return fn.own.Plus(fn.guests), fn.scaler

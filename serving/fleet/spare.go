@@ -13,7 +13,7 @@ import (
 type Spare struct {
 	Instance string
 	Function gateway.FunctionName
-	Since    time.Duration // when it came into reserve, from a fixed time that is the same for all
+	Since    time.Duration // when it was last needed, from a fixed time that is the same for all: now if it has requests, else when it came into reserve
 }
 
 // Spares returns the replicas of all functions that can be given up to make room for others, among them those that are not needed and end when they have
@@ -33,7 +33,11 @@ func (f *Fleet) spares() (all []Spare) {
 		}
 		for _, counted := range fn.state.Instances {
 			if i := fn.instances[counted.ID]; i != nil && i.isSpare() {
-				all = append(all, Spare{i.Name, fn.name, counted.Since})
+				since := counted.Since
+				if f.gateways.IsBusy(fn.name, i.Name) { // giving it up may cut its answers
+					since = f.now()
+				}
+				all = append(all, Spare{i.Name, fn.name, since})
 			}
 		}
 	}

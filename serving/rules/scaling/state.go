@@ -142,6 +142,16 @@ func (s *State) spareInstances() []int {
 	return at
 }
 
+// serving returns the number of instances that get requests, or will once they are ready: all but the Warm ones.
+func (s *State) serving() (n int) {
+	for _, i := range s.Instances {
+		if i.Residency <= Shared {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *State) throughputs(at []int) []Rate {
 	rates := make([]Rate, len(at))
 	for i, position := range at {

@@ -25,30 +25,14 @@ func (s *decider) promoteSpare() error {
 		if gap <= 0 {
 			break
 		}
-		s.state.reserve.used(s.state.Instances[at].Since, s.now, s.policy.SharedFor)
-		s.move(at, Hot, Promote, Overflow)
+		s.promote(at, Overflow)
 		gap -= s.state.Instances[at].Configuration.Throughput
 	}
 	return nil
 }
 
 // reachMinimum promotes or creates instances until the policy's minimum number of Hot instances is reached.
-func (s *decider) reachMinimum() error {
-	if s.policy.Min <= 0 {
-		return nil
-	}
-	missing := s.policy.Min - len(s.hot())
-	if missing <= 0 {
-		return nil
-	}
-	spare := s.state.spareInstances()
-	for _, at := range spare[:min(missing, len(spare))] {
-		s.move(at, Hot, Promote, Bounds)
-	}
-	efficient, err := MostEfficient(s.choices)
-	s.create(slices.Repeat([]Configuration{efficient}, max(0, missing-len(spare))), Bounds)
-	return err
-}
+func (s *decider) reachMinimum() error { return s.reach(s.policy.Min, Bounds) }
 
 // addSample adds the present load to the window of samples, which the rules before it may have cleared.
 func (s *decider) addSample() error {
@@ -114,11 +98,9 @@ func (s *decider) demoteShared() {
 
 // ageIdle makes a Shared instance Warm, and deletes a Warm one, once it has not been needed for the time that the policy sets.
 func (s *decider) ageIdle() error {
-	loaded := len(s.state.Instances)
 	for at := range s.state.Instances {
 		switch i := &s.state.Instances[at]; {
-		case i.Residency == Shared && s.now-i.Since >= s.sharedFor() && loaded > s.instancesForWork():
-			loaded--
+		case i.Residency == Shared && s.now-i.Since >= s.sharedFor():
 			if s.policy.Reserve {
 				s.state.reserve.end(i.Since, s.now)
 			}
@@ -157,6 +139,11 @@ func (s *decider) create(added []Configuration, rule Rule) {
 		s.state.Instances = append(s.state.Instances, Instance{ID: s.state.LastID, Configuration: c, Since: s.now})
 		s.record(len(s.state.Instances)-1, Create, rule)
 	}
+}
+
+func (s *decider) promote(at int, rule Rule) {
+	s.state.reserve.used(s.state.Instances[at].Since, s.now, s.policy.SharedFor)
+	s.move(at, Hot, Promote, rule)
 }
 
 func (s *decider) move(at int, to Residency, action Action, rule Rule) {

@@ -13,6 +13,7 @@ type Load struct {
 	Waiting  int  // requests that wait for a replica now
 	Places   int  // requests that one replica gets at once; 0 if unknown
 	Ready    int  // replicas that get requests now
+	Starting int  // replicas that are going to get requests soon; none that have failed
 	Finished int  // requests that were answered in the period
 	Refused  int  // requests that were refused in the period: with more replicas they would not have been. Late answers may be due to slow requests
 }
@@ -72,12 +73,10 @@ func (s *decider) instancesForWork() int {
 	return (now + coming + s.load.Places - 1) / s.load.Places
 }
 
-// followWork creates instances for the requests that hold places or wait for one.
-func (s *decider) followWork() error {
-	return s.add(s.instancesForWork()-len(s.state.Instances), Work)
-}
+// followWork makes instances Hot for the requests that hold places or wait for one. Those in reserve may hold some, and can be given up at any time.
+func (s *decider) followWork() error { return s.reach(s.instancesForWork(), Work) }
 
-// spendBudget creates instances while requests are refused, whatever their rate says: if they are more than the objective allows over both spans, and
+// spendBudget promotes or creates instances while requests are refused, whatever their rate says: if they are more than the objective allows over both spans, and
 // are missed again since the last instance became ready: as many as would have answered those, or
 // all of the busiest period. It waits for those that
 // are starting.
@@ -97,7 +96,7 @@ func (s *decider) spendBudget() error {
 			ready = 0
 		}
 	}
-	if s.load.Refused == 0 || !again || len(s.state.Instances) > s.load.Ready {
+	if s.load.Refused == 0 || !again || s.load.Starting > 0 || len(s.decisions) > 0 {
 		return nil
 	}
 	efficient, err := MostEfficient(s.choices)
@@ -107,7 +106,7 @@ func (s *decider) spendBudget() error {
 	instances := func(requests float64) int {
 		return int(math.Ceil(requests / s.policy.Period.Seconds() / float64(efficient.Throughput)))
 	}
-	return s.add(max(instances(float64(most)), instances(float64(peak))-len(s.state.Instances)), Refused)
+	return s.reach(max(s.state.serving()+instances(float64(most)), instances(float64(peak))), Refused)
 }
 
 func (s *decider) isSpent(span time.Duration) bool {
@@ -119,13 +118,20 @@ func (s *decider) isSpent(span time.Duration) bool {
 	return float64(refused) > errorBudget*max(arrived, float64(refused))
 }
 
-// add creates n instances, or as many as there still may be.
-func (s *decider) add(n int, rule Rule) error {
-	if n = min(n, s.policy.Max-len(s.state.Instances)); n <= 0 {
+// reach promotes instances in reserve or parked, and then creates some, until n are Hot, or as many as there may be.
+func (s *decider) reach(n int, rule Rule) error {
+	missing := n - len(s.hot())
+	if missing <= 0 {
 		return nil
 	}
+	spare := s.state.spareInstances()
+	spare = spare[:min(missing, len(spare))]
+	for _, at := range spare {
+		s.promote(at, rule)
+	}
+	missing = min(missing-len(spare), s.policy.Max-len(s.state.Instances))
 	efficient, err := MostEfficient(s.choices)
-	s.create(slices.Repeat([]Configuration{efficient}, n), rule)
+	s.create(slices.Repeat([]Configuration{efficient}, max(0, missing)), rule)
 	return err
 }
 
@@ -166,7 +172,12 @@ func (r *reserve) used(entered, now, sharedFor time.Duration) {
 }
 
 // sharedFor returns how long an instance stays in reserve.
-func (s *decider) sharedFor() time.Duration { return max(s.policy.SharedFor, s.state.reserve.keeps) }
+func (s *decider) sharedFor() time.Duration {
+	if !s.policy.Reserve {
+		return s.policy.SharedFor
+	}
+	return max(s.policy.SharedFor, s.state.reserve.keeps)
+}
 
 // Plus returns the sum of the loads of two functions that share replicas: those of l.
 func (l Load) Plus(other Load) Load {
@@ -186,9 +197,9 @@ func (s *Scaler) WhyNoMore(now time.Duration, state State) string {
 	switch {
 	case step.load.Refused == 0:
 		return ""
-	case len(state.Instances) >= s.policy.Max:
+	case state.serving() >= s.policy.Max:
 		return "it has as many replicas as it may have (maxReplicas)"
-	case len(state.Instances) > step.load.Ready:
+	case step.load.Starting > 0:
 		return "replicas are starting"
 	case !step.isSpent(shortSpan) || !step.isSpent(longSpan):
 		return "its objective allows as many refusals"

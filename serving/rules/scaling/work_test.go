@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -55,7 +56,7 @@ func (s *served) second(t *testing.T, now, come int) {
 	}
 	s.refused += refused
 	decisions, state, err := s.scaler.Decide(time.Duration(now)*time.Second, Load{
-		Rate: max(Rate(come), 0.0001), Busy: busy, Waiting: len(s.queue), Places: s.places, Ready: ready, Finished: finished, Refused: refused,
+		Rate: max(Rate(come), 0.0001), Busy: busy, Waiting: len(s.queue), Places: s.places, Ready: ready, Starting: s.state.serving() - ready, Finished: finished, Refused: refused,
 	}, s.state)
 	if err != nil {
 		t.Fatal(err)
@@ -117,21 +118,27 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestSpendBudget: a function that refuses requests gets more replicas whatever its rate is, until it refuses none or may have no more. It is told why.
+// TestSpendBudget: a function that refuses requests gets more replicas whatever its rate is, until it refuses none or may have no more. It is told why. It
+// waits for those that start, but not for those that do not.
 func TestSpendBudget(t *testing.T) {
 	for name, c := range map[string]struct {
-		refused, waits int // requests refused in a second; replicas that are starting
-		want           int
-		why            string
+		refused, unready, starting int // requests refused in a second; replicas that get no requests, and those of them that start
+		want                       int
+		why                        string
 	}{
-		"refusals":          {5, 0, 4, "it has as many replicas as it may have (maxReplicas)"},
-		"within the budget": {0, 0, 1, ""},
-		"starting":          {5, 1, 1, "replicas are starting"},
+		"refusals":          {5, 0, 0, 4, "it has as many replicas as it may have (maxReplicas)"},
+		"within the budget": {0, 0, 0, 1, ""},
+		"starting":          {5, 1, 1, 1, "replicas are starting"},
+		"one has failed":    {5, 1, 0, 4, "it has as many replicas as it may have (maxReplicas)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scaler, state := newScaler(t, Policy{Min: 1, Max: 4, Reserve: true}, size), State{}
+			least := 1
+			if c.unready > c.starting {
+				least = 2
+			}
+			scaler, state := newScaler(t, Policy{Min: least, Max: 4, Reserve: true}, size), State{}
 			for second := range 60 {
-				load := Load{Rate: 8, Places: 1, Finished: 8, Refused: c.refused, Ready: max(0, len(state.Instances)-c.waits)}
+				load := Load{Rate: 8, Places: 1, Finished: 8, Refused: c.refused, Ready: max(0, len(state.Instances)-c.unready), Starting: c.starting}
 				_, next, err := scaler.Decide(time.Duration(second)*time.Second, load, state)
 				if err != nil {
 					t.Fatal(err)
@@ -141,6 +148,49 @@ func TestSpendBudget(t *testing.T) {
 			why := scaler.WhyNoMore(59*time.Second, state)
 			if len(state.Instances) != c.want || why != c.why {
 				t.Errorf("%d replicas, reason %q; want %d, %q", len(state.Instances), why, c.want, c.why)
+			}
+		})
+	}
+}
+
+// TestSpareForWork: a function whose requests hold all places, or are refused, has the replicas Hot that serve them: it promotes those in reserve, which could
+// be given up with their requests, and those that are parked, which have no places, before it creates one.
+func TestSpareForWork(t *testing.T) {
+	held, refused := Load{Rate: 0.1, Busy: 4, Places: 2, Ready: 1}, Load{Rate: 8, Places: 1, Finished: 8, Refused: 5, Ready: 1}
+	for name, c := range map[string]struct {
+		spare   []Residency // beside a Hot instance
+		load    Load
+		seconds int
+		max     int
+		want    []Residency
+	}{
+		"long, one in reserve":     {[]Residency{Shared}, held, 5, 4, []Residency{Hot, Hot}},
+		"long, one parked":         {[]Residency{Warm}, held, 5, 4, []Residency{Hot, Hot}},
+		"long, one parked at most": {[]Residency{Warm}, held, 5, 2, []Residency{Hot, Hot}},
+		"refused, one in reserve":  {[]Residency{Shared}, refused, 5, 2, []Residency{Hot, Hot}},
+		"refused, one parked":      {[]Residency{Warm}, refused, 5, 2, []Residency{Hot, Hot}},
+		"needed for long":          {[]Residency{Shared, Warm}, Load{Rate: 0.1, Busy: 4, Places: 2, Ready: 2}, 60, 4, []Residency{Hot, Hot, Warm}},
+		"not needed for long":      {[]Residency{Shared, Warm}, Load{Rate: 0.1, Busy: 2, Places: 2, Ready: 2}, 60, 4, []Residency{Hot, Warm, Warm}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := State{LastID: 3, Instances: []Instance{{ID: 1, Configuration: size}}}
+			for at, r := range c.spare {
+				state.Instances = append(state.Instances, Instance{ID: ID(at + 2), Configuration: size, Residency: r})
+			}
+			scaler := newScaler(t, Policy{Min: 1, Max: c.max, Reserve: true}, size)
+			for second := range c.seconds {
+				_, next, err := scaler.Decide(time.Duration(second)*time.Second, c.load, state)
+				if err != nil {
+					t.Fatal(err)
+				}
+				state = next
+			}
+			var got []Residency
+			for _, i := range state.Instances {
+				got = append(got, i.Residency)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
 	}
