@@ -52,6 +52,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, tries int) boo
 		e.rest.start(e.cancel)
 		defer e.rest.Close()
 	}
+	e.tellDispatched()
 	response, err := e.begin(upstream, e.outgoing(ctx, it, r))
 	if e.limit != nil {
 		defer e.limit.Stop()

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gshare-dev/gshare/serving/gateway/http1"
 )
 
 // copyHeader copies the fields of a header, except those that apply to a single connection only.
@@ -93,13 +95,12 @@ type hints struct {
 	trace httptrace.ClientTrace
 	mu    sync.Mutex
 	open  bool // a request is being sent, and its answer has not come
+
+	dispatched bool // the gateway that has the request has said that a replica may have it
 }
 
 // withHints returns the context for a request that is sent on, so that informational answers to it are passed on while send runs.
 func (e *exchange) withHints(ctx context.Context) context.Context {
-	if e.grpc || !e.request.ProtoAtLeast(1, 1) {
-		return ctx
-	}
 	e.hints.trace.Got1xxResponse = e.hint
 	return httptrace.WithClientTrace(ctx, &e.hints.trace)
 }
@@ -109,6 +110,30 @@ func (e *exchange) send(upstream http.RoundTripper, request *http.Request) (*htt
 	e.hints.setOpen(true)
 	defer e.hints.setOpen(false)
 	return upstream.RoundTrip(request)
+}
+
+// dispatchedHeader is in the informational answer by which a gateway tells another one that it sends the request to a replica now.
+const dispatchedHeader = "X-Gshare-Dispatched"
+
+// tellDispatched tells the gateway that has sent the request, if one has, that a replica may get it from now on. Until then, another gateway may serve it
+// if this one fails. It says nothing of requests that may be served twice.
+func (e *exchange) tellDispatched() {
+	if !e.fromPeer || http1.IsRepeatable(e.request) || e.function.settings().Idempotent {
+		return
+	}
+	header, controller := e.writer.Header(), http.NewResponseController(e.writer)
+	header.Set(dispatchedHeader, "1")
+	_ = controller.SetWriteDeadline(time.Now().Add(writeTimeout))
+	e.writer.WriteHeader(http.StatusProcessing)
+	_ = controller.SetWriteDeadline(time.Time{})
+	header.Del(dispatchedHeader)
+}
+
+// wasDispatched reports whether another gateway has said that it sends the request to a replica.
+func (h *hints) wasDispatched() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dispatched
 }
 
 func (h *hints) setOpen(open bool) {
@@ -121,7 +146,11 @@ func (h *hints) setOpen(open bool) {
 func (e *exchange) hint(status int, from textproto.MIMEHeader) error {
 	e.hints.mu.Lock()
 	defer e.hints.mu.Unlock()
-	if !e.hints.open || status == http.StatusContinue {
+	if len(from[dispatchedHeader]) > 0 {
+		e.hints.dispatched = true
+		return nil
+	}
+	if !e.hints.open || status == http.StatusContinue || e.grpc || !e.request.ProtoAtLeast(1, 1) {
 		return nil
 	}
 	header, controller := e.writer.Header(), http.NewResponseController(e.writer)

@@ -173,7 +173,7 @@ func (r *relay) mayRepeat() bool {
 	return r.body.isWhole()
 }
 
-// fail ends a request that got no answer, or returns false if it may be sent to another gateway. It may if it was not sent at all, or if this is its
+// fail ends a request that got no answer, or returns false if it may be sent to another gateway. It may if no replica can have it, or if this is its
 // first failure and it does no harm if it is served twice, as after the failure of a replica.
 func (r *relay) fail(ctx context.Context, err error) bool {
 	why := r.why(ctx)
@@ -185,7 +185,7 @@ func (r *relay) fail(ctx context.Context, err error) bool {
 		r.write(why)
 		return true
 	}
-	unsent := isUnsent(err)
+	unsent := isUnsent(err) || r.stream == nil && !r.hints.wasDispatched()
 	harmless := unsent || http1.IsRepeatable(r.request) || r.function.settings().Idempotent
 	if r.mayRepeat() && (unsent || harmless && !r.resent) {
 		r.resent = r.resent || !unsent

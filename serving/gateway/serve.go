@@ -131,6 +131,9 @@ func (e *exchange) serve() {
 		e.deadline = time.AfterFunc(time.Until(it.due), func() { cancel(context.DeadlineExceeded) })
 		defer e.deadline.Stop()
 	}
+	if it.part != nil { // it may be sent with others at any time
+		e.tellDispatched()
+	}
 	for tries := 1; ; tries++ {
 		got, ok := e.wait(ctx, it)
 		switch {

@@ -91,8 +91,8 @@ func (a *agent) police(ctx context.Context, t *testing.T, policy string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest, _, _ := strings.Cut(string(text), "  strangers:")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "%s  strangers: %s\n  watchPeriod: 100ms\n", rest, policy), 0o600); err != nil {
+	rest, _, _ := strings.Cut(string(text), "  unmanagedProcesses:")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "%s  unmanagedProcesses: %s\n  watchPeriod: 100ms\n", rest, policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.Kill()
