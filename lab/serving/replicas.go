@@ -162,7 +162,7 @@ func (p *replicated) scale(now time.Duration) error {
 		rate = max(rate, occupied)
 	}
 	decisions, state, err := p.scaler.Decide(now, scaling.Load{
-		Rate: rate, Busy: p.flying, Waiting: len(p.held) + p.queue.len(), Places: 1, Ready: len(p.load().Replicas),
+		Rate: rate, Busy: p.flying, Waiting: len(p.held) + p.queue.len(), Places: 1, Ready: len(p.load().Replicas), Starting: p.starting(),
 		Finished: p.now.finished - p.before.finished, Refused: p.now.refused - p.before.refused,
 	}, p.state)
 	if err != nil {
@@ -220,6 +220,16 @@ func (p *replicated) wanted(i *replica) scaling.Residency {
 		}
 	}
 	return scaling.Cold
+}
+
+// starting returns how many replicas that the autoscaler counts are not ready yet.
+func (p *replicated) starting() (n int) {
+	for _, i := range p.replicas {
+		if i.phase == pool.Starting && p.wanted(i) <= scaling.Shared {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *replicated) start(id scaling.ID) {
