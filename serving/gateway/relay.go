@@ -138,16 +138,31 @@ func (r *relay) try(peer *peers.Peer) bool {
 	ctx, cancel := context.WithCancelCause(r.request.Context())
 	defer cancel(nil)
 	r.cancel = cancel
-	stop := context.AfterFunc(peer.Serving, func() { cancel(errPeer) })
+	given := make(chan struct{}) // closed when the peer has been given up
+	var late *time.Timer         // runs from then on, if the request waits for it all the same
+	stop := context.AfterFunc(peer.Serving, func() {
+		defer close(given)
+		if !r.onlyThere() {
+			cancel(errPeer)
+			return
+		}
+		late = time.AfterFunc(r.function.settings().Timeout, func() { cancel(errPeer) })
+		context.AfterFunc(ctx, func() { late.Stop() })
+	})
 	defer stop()
 	upstream := r.gateway.toPeers
 	if r.grpc {
 		upstream = r.gateway.toPeersGRPC
 	}
 	response, err := r.send(upstream, r.outgoing(ctx, peer))
-	if err == nil && !stop() { // the peer was given up first, so the body can no longer be read
-		response.Body.Close()
-		err = errPeer
+	if err == nil && !stop() {
+		if <-given; late != nil {
+			late.Stop()
+		}
+		if context.Cause(ctx) != nil { // the body can no longer be read
+			response.Body.Close()
+			err = errPeer
+		}
 	}
 	if err == nil && response.StatusCode >= 200 && response.Header.Get(reasonHeader) == reasonUnknown && r.mayRepeat() {
 		response.Body.Close() // the peer does not know the function yet
@@ -163,6 +178,12 @@ func (r *relay) try(peer *peers.Peer) bool {
 		return true
 	}
 	return r.fail(ctx, err)
+}
+
+// onlyThere reports whether nobody else may serve the request, because a replica may have it: then it waits for a gateway that seems to have ended, which
+// may only be slow.
+func (r *relay) onlyThere() bool {
+	return r.stream == nil && r.hints.wasDispatched() && !http1.IsRepeatable(r.request) && !r.function.settings().Idempotent
 }
 
 // mayRepeat reports whether the complete request could be sent once more.

@@ -36,6 +36,7 @@ type member struct {
 	server, peerServer  *http.Server
 	registry            *prometheus.Registry
 	frozen              chan struct{} // closed: neither takes nor answers anything any more
+	mute                chan struct{} // closed: answers no pings any more
 	upstream            *http1.Transport
 	toReplicas, toPeers []*http.Transport
 }
@@ -83,13 +84,15 @@ func startCluster(t *testing.T, f Function, count int, pings bool, test func(c *
 		var known []*peers.Peers
 		ctx, end := context.WithCancel(t.Context())
 		for i := range count {
-			m := &member{name: fmt.Sprintf("g%d", i), registry: prometheus.NewRegistry(), frozen: make(chan struct{})}
+			m := &member{name: fmt.Sprintf("g%d", i), registry: prometheus.NewRegistry(), frozen: make(chan struct{}), mute: make(chan struct{})}
 			transport := func(t *http.Transport, list *[]*http.Transport) *http.Transport {
 				t.DialContext = c.dial
 				*list = append(*list, t)
 				return t
 			}
-			p := peers.New(m.name, transport(peers.NewTransport(secure.ToPeers()), &m.toPeers), slog.New(slog.DiscardHandler))
+			pings := transport(peers.NewTransport(secure.ToPeers()), &m.toPeers)
+			pings.DialContext = c.dialForPings
+			p := peers.New(m.name, pings, slog.New(slog.DiscardHandler))
 			m.upstream = &http1.Transport{Dial: c.dial, Others: transport(newTransport(), &m.toReplicas)}
 			m.Gateway = New(Config{
 				Upstream: m.upstream, UpstreamGRPC: transport(newTransportGRPC(), &m.toReplicas), Metrics: m.registry,
@@ -159,6 +162,14 @@ func (c *cluster) dial(ctx context.Context, network, address string) (net.Conn, 
 		conn = frozenConn{conn, m.frozen}
 	}
 	return conn, nil
+}
+
+func (c *cluster) dialForPings(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := c.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return frozenConn{conn, c.kill[address].mute}, nil
 }
 
 // die ends a gateway as SIGKILL does: its connections break.
@@ -549,6 +560,31 @@ func TestOwnerDies(t *testing.T) {
 				}
 				if lost := direct.lost.Load(); lost > int64(had.Waiting+had.InFlight) || test.direct && lost == 0 {
 					c.Errorf("%d requests of clients of the owner were lost, it had %d", lost, had.Waiting+had.InFlight)
+				}
+			})
+		})
+	}
+}
+
+// TestSlowOwner: a gateway whose pings come too late answers what a replica has all the same, if nobody else may serve it.
+func TestSlowOwner(t *testing.T) {
+	for name, idempotent := range map[string]bool{"served once": false, "control": true} {
+		t.Run(name, func(t *testing.T) {
+			startCluster(t, Function{Idempotent: idempotent}, 3, true, func(c *cluster) {
+				var served atomic.Int32
+				c.replicas(func(string) http.Handler {
+					return http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+						served.Add(1)
+						time.Sleep(3 * time.Second)
+					})
+				}, "a", "b")
+				answered := make(chan answer, 1)
+				go func() { answered <- c.ask(c.Context(), c.members[1], strings.NewReader("x")) }()
+				time.Sleep(100 * ms)
+				close(c.members[0].mute)
+				want := map[bool]int32{false: 1, true: 2}[idempotent] // the control shows that the gateway was given up
+				if a := <-answered; a.status != http.StatusOK || served.Load() != want {
+					c.Errorf("%+v, served %d times, want %d", a, served.Load(), want)
 				}
 			})
 		})

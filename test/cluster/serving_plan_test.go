@@ -37,6 +37,7 @@ metadata: {name: %s}
 spec:
   slo: {latency: %s}
   protocol: OIP
+  idempotent: true
   access: {namespaces: ["*"]}
   resources: {share: {sm: 12, quota: 30, memory: 1620Mi}}
   batching: {maxBatch: 4}
