@@ -50,7 +50,7 @@ type State struct {
 	Samples   []Sample   // oldest first
 	Instances []Instance // by ID ascending
 	LastID    ID
-	recent    []work // oldest first; like reserve no part of the JSON: after a restart they begin anew
+	recent    []work // of the last minute, oldest first; not in the JSON, so it is empty after a restart
 	reserve   reserve
 }
 
